@@ -13,7 +13,8 @@ from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallba
 
 from dags.common import drill
 from dags.common.approval import Approval
-from dags.common.clusters import DrillSettings, load_clusters
+from dags.common.cluster_model import DrillSettings
+from dags.common.clusters import load_clusters
 from dags.common.form import optional
 
 DOC = """

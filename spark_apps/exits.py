@@ -1,4 +1,4 @@
-"""Begin and end of a Spark app: a light process, its exit code, and one line that says why."""
+"""Begin and end of a Spark app: a light process, its exit code, one line that says why, and both in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from coordinator_core import files
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.untrusted import visible, visible_lines
@@ -26,18 +27,40 @@ class App:
         sys.exit(self.run())
 
     def run(self, argv: Sequence[str] | None = None) -> int:
-        """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-        arguments = self.parse_arguments(argv)
+        """Run the app; returns the exit code instead of leaving, but for arguments that are not usable.
+
+        ``--outcome FILE`` (path or URI), which every app takes, gets ``{"exit_code", "error"}``: of an app whose driver
+        runs in the cluster nobody else sees them.
+        """
+        option = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        option.add_argument("--outcome")
+        known, rest = option.parse_known_args(argv)
+        exit_code, error = int(ExitCode.USAGE), "it does not take these arguments"
+        try:
+            exit_code, error = self._run(self.parse_arguments(rest))
+        finally:
+            if known.outcome:
+                self._leave(known.outcome, {"exit_code": exit_code, "error": error})
+        if error:
+            print(error, file=sys.stderr)
+        return exit_code
+
+    def _leave(self, path: str, outcome: dict[str, object]) -> None:
+        try:
+            files.write_json(path, outcome)
+        except RegroupError as error:
+            print(f"{self.program}: error: {visible_lines(str(error))}", file=sys.stderr)
+
+    def _run(self, arguments: argparse.Namespace) -> tuple[int, str]:
+        """Exit code, and a line that says why it is not 0."""
         try:
             self.execute(arguments)
         except RegroupError as error:
-            print(f"{self.program}: error: {visible_lines(str(error))}", file=sys.stderr)
-            return error.exit_code
+            return error.exit_code, f"{self.program}: error: {visible_lines(str(error))}"
         except Exception as error:
             what = f"{type(error).__name__}: {last_line(error)}"
-            print(f"{self.program}: internal error: {visible(what)}", file=sys.stderr)
-            return ExitCode.INTERNAL
-        return ExitCode.CLEAN
+            return ExitCode.INTERNAL, f"{self.program}: internal error: {visible(what)}"
+        return ExitCode.CLEAN, ""
 
 
 def last_line(error: Exception) -> str:

@@ -1,34 +1,29 @@
 """The cluster file: which snapshots the DAGs read, by which rules, and where the runs go.
 
-A file in, values out. ``docs/operations.md`` documents the keys for operators.
+A file in, values out; :mod:`dags.common.cluster_model` has its keys.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from airflow.sdk import CronTriggerTimetable
-from airflow.sdk.exceptions import AirflowTimetableInvalid
+from pydantic import ValidationError
+
+from dags.common import cluster_model
+from dags.common.cluster_model import Document, Entry, shown
 
 CLUSTERS_ENV = "REGROUP_CLUSTERS"
 CLUSTERS_VARIABLE = "regroup_clusters"
 BUNDLED_FILE = Path(__file__).resolve().parent.parent / "clusters.yaml"
 
-COORDINATORS = ("classic", "new")
-SEVERITIES = ("critical", "warning", "info")
-DEFAULT_CONNECTION = "regroup_spark"
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_GATEWAY = re.compile(r"https?://[^/@\s]+(/[^@\s]*)?")
-_RELEASE = re.compile(r"\d+(\.\d+){1,3}")
+COORDINATORS: tuple[str, ...] = get_args(cluster_model.Coordinator)
 
 
 def timetable(schedule: str | None) -> CronTriggerTimetable | None:
@@ -43,111 +38,10 @@ class ClusterFileError(ValueError):
     """The cluster file cannot be used; the message names the file, the key and what is expected there."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """Options of ``spark-submit`` for a cluster. The master comes from the Airflow connection."""
-
-    connection: str = DEFAULT_CONNECTION
-    conf: Mapping[str, str] = field(default_factory=dict)
-    environment: str | None = None
-    """Archive of the Python environment of executors (``make environment``). ``None``: they have one."""
-    archives: tuple[str, ...] = ()
-    py_files: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    driver_memory: str | None = None
-    executor_memory: str | None = None
-    executor_cores: int | None = None
-    num_executors: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionSettings:
-    """Options of ``offsets_compact`` for a cluster's log. ``output`` is a local directory, absolute.
-
-    ``approval_hours`` is how long it waits for a person when something expires; then nothing is published.
-    """
-
-    schedule: str = "@weekly"
-    output: str | None = None
-    expire: bool = True
-    offsets_retention_ms: int | None = None
-    delete_retention_ms: int = 86_400_000
-    approval_hours: int = 144
-
-
-@dataclass(frozen=True, slots=True)
-class DrillSettings:
-    """Commands by which ``failover_drill`` breaks a cluster and mends it, for ``/bin/sh`` of the worker.
-
-    In them ``{brokers}`` stands for the ids of the scenario's brokers, with commas, ``{rack}`` for its rack.
-    ``connection`` is the Airflow connection of the cluster. ``server_logs`` has files by broker id. The drill
-    observes for ``observe_seconds`` at least, and waits ``limit_seconds`` at most for what has to come.
-    """
-
-    connection: str
-    fault_command: str
-    recover_command: str
-    server_logs: Mapping[int, str] = field(default_factory=dict)
-    rto_seconds: int = 60
-    observe_seconds: int = 60
-    limit_seconds: int = 600
-    approval_hours: int = 24
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreSettings:
-    """Options of ``offsets_restore`` for a cluster that it writes to: ``connection`` is its Airflow connection."""
-
-    connection: str
-    approval_hours: int = 24
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsSettings:
-    """Places for the metrics of a cluster's newest run: a directory, a Pushgateway, or both."""
-
-    textfile: str | None = None
-    pushgateway: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """One entry of the cluster file, defaults applied, paths absolute.
-
-    ``source`` may hold ``{window}``, which a run replaces by its window key. ``schedule`` is a cron
-    expression or preset in UTC, ``None`` when the cluster is loaded on request only.
-    """
+class Cluster(Entry):
+    """One entry of the cluster file, defaults applied, paths absolute."""
 
     name: str
-    source: tuple[str, ...]
-    output: str
-    description: str = ""
-    offsets_topic_num_partitions: int | None = None
-    profile: str | None = None
-    kafka_version: str | None = None
-    coordinator: str | None = None
-    partial: bool = False
-    topics: str | None = None
-    """Snapshot of the cluster's topics; may hold ``{window}``, too."""
-    rules: str | None = None
-    """Local YAML file with severities, thresholds and mutes of rules."""
-    fail_on: str = "critical"
-    """Lowest severity of findings that closes the gate."""
-    gate_latest: bool = True
-    """``latest.json`` names a run only once the gate has let it through."""
-    metrics: MetricsSettings | None = None
-    """``None``: they lie beside the report alone."""
-    lineage: bool = False
-    """OpenLineage events lie beside the report."""
-    drill: DrillSettings | None = None
-    """``None``: no drill is done on it."""
-    restore: RestoreSettings | None = None
-    """``None``: no DAG writes committed offsets to it."""
-    schedule: str | None = None
-    start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
-    spark: SparkSettings = SparkSettings()
-    compaction: CompactionSettings | None = None
-    """``None``: compacted on request only, as :class:`CompactionSettings` are by default."""
 
     @property
     def asset_uri(self) -> str:
@@ -193,7 +87,7 @@ class ClusterFile:
 
     def located(self, path: str) -> str:
         """``path`` itself when it is a URI or absolute, else below the root."""
-        return _located(path, self.root)
+        return cluster_model.located(path, self.root)
 
 
 def clusters_path() -> Path:
@@ -221,26 +115,34 @@ def load_clusters(path: str | Path | None = None) -> ClusterFile:
     except yaml.YAMLError as error:
         raise ClusterFileError(f"cluster file {file} is not valid YAML: {error}") from None
 
-    top = _Section(file, "", document)
-    root = Path(os.path.normpath(file.resolve().parent / (top.text("root") or ".")))
-    defaults = top.value("defaults") or {}
-    entries = top.section("clusters")
-    tries = {key: top.number(key, 0) for key in ("retries", "retry_delay_seconds")}
-    top.nothing_else()
-    # Read on their own too, so that a slip in the defaults is reported there and not once per cluster.
-    _settings(_Section(file, "defaults", defaults), root, {})
-    clusters: dict[str, Cluster] = {}
+    if not isinstance(document, dict):
+        raise ClusterFileError(f"cluster file {file}: expected keys and values, found {shown(document)}")
+    root = Path(os.path.normpath(file.resolve().parent / str(document.get("root") or ".")))
     problems: dict[str, str] = {}
-    for name in entries.names:
-        try:
-            clusters[name] = _cluster(_Section(file, f"clusters.{name}", entries.value(name)), name, root, defaults)
-        except ClusterFileError as error:
-            problems[name] = str(error)
-    if not clusters:
-        nothing = entries.error("", "name at least one cluster")
-        raise ClusterFileError("\n".join(problems.values())) if problems else nothing
-    given = {key: value for key, value in tries.items() if value is not None}
-    return ClusterFile(path=file, root=root, clusters=clusters, problems=problems, **given)
+    try:
+        read = _validated(document, root)
+    except ValidationError as error:
+        elsewhere, problems = _told(file, error)
+        if elsewhere:
+            raise ClusterFileError("\n".join(elsewhere)) from None
+        sound = {name: one for name, one in document["clusters"].items() if str(name) not in problems}
+        if not sound:
+            raise ClusterFileError("\n".join(problems.values())) from None
+        read = _validated({**document, "clusters": sound}, root)
+    if not read.clusters:
+        raise ClusterFileError(f"cluster file {file}: clusters: name at least one cluster")
+    return ClusterFile(
+        path=file,
+        root=root,
+        clusters={name: Cluster.model_construct(name=name, **dict(entry)) for name, entry in read.clusters.items()},
+        retries=read.retries,
+        retry_delay_seconds=read.retry_delay_seconds,
+        problems=problems,
+    )
+
+
+def _validated(document: dict[str, Any], root: Path) -> Document:
+    return Document.model_validate(document, context={"root": root})
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -267,244 +169,42 @@ def _unique_mapping(loader: _UniqueKeys, node: yaml.MappingNode, deep: bool = Fa
 _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 
 
-class _Section:
-    """A mapping of the file that is read key by key and complains with the key's full name."""
-
-    def __init__(self, file: Path, path: str, data: Any) -> None:
-        self._file = file
-        self._path = path
-        if not isinstance(data, dict):
-            raise self.error("", f"expected keys and values, found {_shown(data)}")
-        for key in data:
-            if not isinstance(key, str):
-                raise self.error("", f"key {key!r} is not text; quote it")
-        self._data: dict[str, Any] = data
-        self._read: set[str] = set()
-
-    def error(self, key: str, problem: str) -> ClusterFileError:
-        where = ".".join(part for part in (self._path, key) if part)
-        return ClusterFileError(f"cluster file {self._file}: {where + ': ' if where else ''}{problem}")
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._data)
-
-    def value(self, key: str) -> Any:
-        self._read.add(key)
-        return self._data.get(key)
-
-    def section(self, key: str) -> _Section:
-        if key not in self._data:
-            raise self.error(key, "missing")
-        return _Section(self._file, ".".join(part for part in (self._path, key) if part), self.value(key))
-
-    def text(self, key: str) -> str | None:
-        value = self.value(key)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not value.strip():
-            raise self.error(key, f"expected text, found {_shown(value)}; quote it if YAML reads it otherwise")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.value(key)
-        if value is None:
-            return ()
-        values = value if isinstance(value, list) else [value]
-        if not all(isinstance(item, str) and item.strip() for item in values):
-            raise self.error(key, f"expected text or a list of text, found {_shown(value)}")
-        return tuple(values)
-
-    def number(self, key: str, least: int) -> int | None:
-        value = self.value(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.error(key, f"expected a whole number, at least {least}, found {_shown(value)}")
-        return value
-
-    def flag(self, key: str) -> bool | None:
-        value = self.value(key)
-        if value is not None and not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, found {_shown(value)}")
-        return value
-
-    def nothing_else(self) -> None:
-        unknown = sorted(set(self._data) - self._read)
-        if unknown:
-            raise self.error(unknown[0], f"unknown key; known are {', '.join(sorted(self._read))}")
+def _told(file: Path, error: ValidationError) -> tuple[list[str], dict[str, str]]:
+    """What is wrong outside of ``clusters``, and what is wrong by name of the cluster."""
+    elsewhere: list[str] = []
+    found: dict[str, list[str]] = {}
+    for one in error.errors(include_url=False):
+        is_entry = one["loc"][:1] == ("clusters",) and len(one["loc"]) > 1
+        told = found.setdefault(str(one["loc"][1]), []) if is_entry else elsewhere
+        where, problem = _problem(one["loc"], one["input"], one["type"], msg=one["msg"], **one.get("ctx", {}))
+        told.append(f"cluster file {file}: {where + ': ' if where else ''}{problem}")
+    return elsewhere, {name: "\n".join(told) for name, told in found.items()}
 
 
-def _cluster(section: _Section, name: str, root: Path, defaults: dict[str, Any]) -> Cluster:
-    if not _NAME.fullmatch(name):
-        raise section.error("", "a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -")
-    found = _settings(section, root, defaults)
-    for key in ("source", "output"):
-        if not found.get(key):
-            raise section.error(key, "missing")
-    if "{window}" in found["output"]:
-        raise section.error("output", "the window has its own directory; {window} belongs in source only")
-    return Cluster(name=name, **found)
+_EXPECTED = {
+    "missing": "missing",
+    "too_short": "missing",
+    "extra_forbidden": "unknown key",
+    "model_type": "expected keys and values, found {found}",
+    "dict_type": "expected keys and values, found {found}",
+    "string_type": "expected text, found {found}; quote it if YAML reads it otherwise",
+    "string_pattern_mismatch": "expected text, found {found}; quote it if YAML reads it otherwise",
+    "int_type": "expected a whole number, found {found}",
+    "greater_than_equal": "expected a whole number, at least {ge}, found {found}",
+    "bool_type": "expected true or false, found {found}",
+    "literal_error": "expected {expected}, found {found}",
+    "value_error": "{error}",
+}
+"""By pydantic's type of an error; its own words elsewhere."""
 
 
-def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The keys of one entry over ``defaults``, checked; absent ones are left to the dataclass."""
-    inherited = {key: value for key, value in defaults.items() if key not in section.names}
-    # Profile and release exclude each other, so naming one in the entry overrides the other's default.
-    if {"profile", "kafka_version"} & set(section.names):
-        inherited.pop("profile", None)
-        inherited.pop("kafka_version", None)
-    merged = _Section(section._file, section._path, {**inherited, **section._data})
-    found = {
-        "source": tuple(_located(path, root) for path in merged.texts("source")),
-        "output": _located(output, root) if (output := merged.text("output")) else None,
-        "description": merged.text("description"),
-        "offsets_topic_num_partitions": merged.number("offsets_topic_num_partitions", 1),
-        "profile": merged.text("profile"),
-        "kafka_version": _release(merged),
-        "coordinator": merged.text("coordinator"),
-        "partial": merged.flag("partial"),
-        "topics": _located(topics, root) if (topics := merged.text("topics")) else None,
-        "rules": _located(rules, root) if (rules := merged.text("rules")) else None,
-        "fail_on": merged.text("fail_on"),
-        "gate_latest": merged.flag("gate_latest"),
-        "lineage": merged.flag("lineage"),
-        "metrics": _metrics(merged, root) if merged.value("metrics") is not None else None,
-        "schedule": _schedule(merged),
-        "start_date": _start_date(merged),
-        "spark": _spark(merged, root) if merged.value("spark") is not None else None,
-        "drill": _drill(merged, root) if merged.value("drill") is not None else None,
-        "restore": _restore(merged) if merged.value("restore") is not None else None,
-        "compaction": _compaction(merged, root) if merged.value("compaction") is not None else None,
-    }
-    merged.nothing_else()
-    if found["coordinator"] not in (None, *COORDINATORS):
-        raise section.error("coordinator", f"expected {' or '.join(COORDINATORS)}, found {found['coordinator']!r}")
-    if found["fail_on"] not in (None, *SEVERITIES):
-        raise section.error("fail_on", f"expected {' or '.join(SEVERITIES)}, found {found['fail_on']!r}")
-    if found["profile"] and found["kafka_version"]:
-        raise section.error("profile", "give either profile or kafka_version")
-    if found["coordinator"] and not found["kafka_version"]:
-        raise section.error("coordinator", "only means something together with kafka_version")
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _spark(section: _Section, root: Path) -> SparkSettings:
-    spark = section.section("spark")
-    conf = spark.value("conf") or {}
-    if not isinstance(conf, dict) or not all(isinstance(key, str) for key in conf):
-        raise spark.error("conf", f"expected Spark properties and their values, found {_shown(conf)}")
-    for key, value in conf.items():
-        if isinstance(value, (dict, list)) or value is None:
-            raise spark.error(f"conf.{key}", f"expected one value, found {_shown(value)}")
-    found: dict[str, Any] = {
-        "connection": spark.text("connection"),
-        "conf": {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()},
-        "environment": _located(archive, root) if (archive := spark.text("environment")) else None,
-        "archives": tuple(_located(path, root) for path in spark.texts("archives")),
-        "py_files": tuple(_located(path, root) for path in spark.texts("py_files")),
-        "packages": spark.texts("packages"),
-        "driver_memory": spark.text("driver_memory"),
-        "executor_memory": spark.text("executor_memory"),
-        "executor_cores": spark.number("executor_cores", 1),
-        "num_executors": spark.number("num_executors", 1),
-    }
-    spark.nothing_else()
-    return SparkSettings(**{key: value for key, value in found.items() if value is not None})
-
-
-def _compaction(section: _Section, root: Path) -> CompactionSettings:
-    compaction = section.section("compaction")
-    found: dict[str, Any] = {
-        "schedule": _schedule(compaction),
-        "output": _located(output, root) if (output := compaction.text("output")) else None,
-        "expire": compaction.flag("expire"),
-        "offsets_retention_ms": compaction.number("offsets_retention_ms", 1),
-        "delete_retention_ms": compaction.number("delete_retention_ms", 1),
-        "approval_hours": compaction.number("approval_hours", 1),
-    }
-    compaction.nothing_else()
-    if found["output"] and _URI.match(found["output"]):
-        raise compaction.error("output", "a log is written to a local directory, for a broker to load")
-    return CompactionSettings(**{key: value for key, value in found.items() if value is not None})
-
-
-def _drill(section: _Section, root: Path) -> DrillSettings:
-    drill = section.section("drill")
-    texts = {key: drill.text(key) for key in ("connection", "fault_command", "recover_command")}
-    for key, value in texts.items():
-        if value is None:
-            raise drill.error(key, "missing")
-    logs = drill.value("server_logs") or {}
-    if not isinstance(logs, dict) or not all(type(key) is int and isinstance(logs[key], str) for key in logs):
-        raise drill.error("server_logs", f"expected files by broker id, found {_shown(logs)}")
-    numbers = {
-        key: drill.number(key, 1) for key in ("rto_seconds", "observe_seconds", "limit_seconds", "approval_hours")
-    }
-    drill.nothing_else()
-    found: dict[str, Any] = {
-        **texts,
-        **numbers,
-        "server_logs": {broker: _located(path, root) for broker, path in logs.items()},
-    }
-    return DrillSettings(**{key: value for key, value in found.items() if value is not None})
-
-
-def _metrics(section: _Section, root: Path) -> MetricsSettings:
-    metrics = section.section("metrics")
-    textfile, pushgateway = metrics.text("textfile"), metrics.text("pushgateway")
-    metrics.nothing_else()
-    if textfile is pushgateway is None:
-        raise metrics.error("", "name textfile, pushgateway or both")
-    if pushgateway is not None and not _GATEWAY.fullmatch(pushgateway):
-        raise metrics.error("pushgateway", "expected http://HOST:PORT, without a password")
-    return MetricsSettings(None if textfile is None else _located(textfile, root), pushgateway)
-
-
-def _restore(section: _Section) -> RestoreSettings:
-    restore = section.section("restore")
-    connection, hours = restore.text("connection"), restore.number("approval_hours", 1)
-    if connection is None:
-        raise restore.error("connection", "missing")
-    restore.nothing_else()
-    return RestoreSettings(connection) if hours is None else RestoreSettings(connection, hours)
-
-
-def _located(path: str, root: Path) -> str:
-    return path if _URI.match(path) else os.path.normpath(root / path)
-
-
-def _release(section: _Section) -> str | None:
-    value = section.value("kafka_version")
-    # YAML reads 3.9 as a number, and 3.10 as the same number as 3.1.
-    if value is not None and not (isinstance(value, str) and _RELEASE.fullmatch(value)):
-        raise section.error("kafka_version", f'expected a release in quotes ("3.9.2"), found {_shown(value)}')
-    return value
-
-
-def _schedule(section: _Section) -> str | None:
-    schedule = section.text("schedule")
-    if schedule is None:
-        return None
-    from airflow.timetables.trigger import CronTriggerTimetable as SchedulerTimetable
-
-    try:
-        SchedulerTimetable(schedule, timezone="UTC").validate()
-    except AirflowTimetableInvalid as error:
-        raise section.error("schedule", f"expected a cron expression or @daily and the like: {error}") from None
-    return schedule
-
-
-def _start_date(section: _Section) -> datetime | None:
-    value = section.value("start_date")
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    raise section.error("start_date", f"expected a date such as 2026-01-31, found {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {value!r}"
+def _problem(loc: Sequence[int | str], found: Any, kind: str, **context: Any) -> tuple[str, str]:
+    """Where an error of pydantic is, and what was expected there."""
+    place = [str(part) for part in loc]
+    if kind == "invalid_key" or place[-1:] == ["[key]"]:
+        # Of a mapping, pydantic names key and "[key]"; of a section the key alone.
+        name = place[: -1 if place[-1] == "[key]" else None]
+        if isinstance(found, str):
+            return ".".join(name), "a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -"
+        return ".".join(name[:-1]), f"key {name[-1]} is not text; quote it"
+    return ".".join(place), _EXPECTED.get(kind, "{msg}").format(found=shown(found), **context)

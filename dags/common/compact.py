@@ -24,7 +24,8 @@ from typing import Any, TextIO
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.common.attempts import attempt_id, now_ms, run_digest
-from dags.common.clusters import Cluster, CompactionSettings, load_clusters
+from dags.common.cluster_model import CompactionSettings
+from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors, replay_rules
 
 log = logging.getLogger(__name__)

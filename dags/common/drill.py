@@ -19,7 +19,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
-from dags.common.clusters import Cluster, DrillSettings, load_clusters
+from dags.common.cluster_model import DrillSettings
+from dags.common.clusters import Cluster, load_clusters
 from dags.common.command import regroup
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 

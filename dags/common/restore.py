@@ -18,7 +18,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.common.attempts import attempt_id
 from dags.common.capture import captured
-from dags.common.clusters import Cluster, ClusterFile, RestoreSettings, load_clusters
+from dags.common.cluster_model import RestoreSettings
+from dags.common.clusters import Cluster, ClusterFile, load_clusters
 from dags.common.command import regroup
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -32,20 +31,17 @@ FINAL_EXIT_CODES = {
 ENVIRONMENT = "environment"
 """Directory, in that of an executor, that Spark unpacks the Python environment into."""
 
-_SPARK_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
-_FAILED = re.compile(r"\. Error code is: (\d+)\.(.*)", re.DOTALL)
-"""The provider's error: exit code of ``spark-submit``, which in client mode is the app's own, and its last lines."""
+OUTCOMES_DIRECTORY = "_outcomes"
+"""Directory of a cluster's output where an app leaves how it ended, until its task has read it."""
 
 
-def _environment_conf(archive: str | None) -> dict[str, str]:
-    """Properties by which executors run the Python of that archive, and the driver the one of the worker."""
+def _environment_conf(archive: str | None, *, driver_is_here: bool) -> dict[str, str]:
+    """Properties by which executors run the Python of that archive, and a driver on the worker that of the worker."""
     if archive is None:
         return {}
-    return {
-        "spark.pyspark.python": f"./{ENVIRONMENT}/bin/python",
-        # Else the driver would take the same path.
-        "spark.pyspark.driver.python": sys.executable,
-    }
+    conf = {"spark.pyspark.python": f"./{ENVIRONMENT}/bin/python"}
+    # Else the driver would take the same path.
+    return {**conf, "spark.pyspark.driver.python": sys.executable} if driver_is_here else conf
 
 
 def _environment() -> dict[str, str]:
@@ -60,14 +56,15 @@ def _environment() -> dict[str, str]:
     return env
 
 
-def _final_error(app: str, error: AirflowException) -> AirflowFailException | None:
-    """Exception to raise where another attempt cannot end differently; ``None`` where it can."""
-    failed = _FAILED.search(str(error))
-    reason = FINAL_EXIT_CODES.get(int(failed[1])) if failed else None
-    if failed is None or reason is None:
+def _taken_outcome(path: str) -> dict[str, Any] | None:
+    """What the app left of how it ended, which is taken away; ``None`` where it came to no end."""
+    from coordinator_core import files, storage
+
+    if not storage.exists(path):
         return None
-    said = "\n".join(line for line in failed[2].strip().splitlines() if not _SPARK_LOG.match(line))
-    return AirflowFailException(f"{app}: {reason}, so no retry: {said}")
+    outcome: dict[str, Any] = files.read_json(path)
+    storage.delete(path)
+    return outcome
 
 
 class SparkAppHook(SparkSubmitHook):
@@ -86,7 +83,8 @@ class SparkAppOperator(BaseOperator):
 
     Adds ``--run-id``, new for every attempt, so that no attempt can touch what an earlier one published; not
     for an app whose results have one place (``has_run_id`` is false).
-    Fails without a retry when the app says that another attempt cannot end differently.
+    Fails without a retry when the app says that another attempt cannot end differently: in a file, since in deploy mode
+    ``cluster``, which the connection may name, nobody here sees its exit code.
     Returns ``{"run_id", "seconds"}``.
 
     Where ``spark-submit`` is not on the PATH of the worker, that of the interpreter that runs the task is taken.
@@ -110,12 +108,16 @@ class SparkAppOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         import time
 
-        cluster = context["params"]["cluster"]
-        spark = load_clusters().clusters[cluster].spark
+        from coordinator_core import storage
+
+        cluster = load_clusters().clusters[context["params"]["cluster"]]
+        spark = cluster.spark
         run_id = attempt_id(context["run_id"], context["ti"].try_number)
         unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
+        outcome_path = storage.join(cluster.output, cluster.name, OUTCOMES_DIRECTORY, f"{self.app}-{run_id}.json")
+        mode = SparkAppHook.get_connection(spark.connection).extra_dejson.get("deploy-mode")
         self._hook = SparkAppHook(
-            conf={**_environment_conf(spark.environment), **spark.conf},
+            conf={**_environment_conf(spark.environment, driver_is_here=mode != "cluster"), **spark.conf},
             conn_id=spark.connection,
             py_files=",".join(spark.py_files) or None,
             archives=",".join([*unpacked, *spark.archives]) or None,
@@ -124,19 +126,27 @@ class SparkAppOperator(BaseOperator):
             executor_memory=spark.executor_memory,
             executor_cores=spark.executor_cores,
             num_executors=spark.num_executors,
-            name=f"regroup-{cluster}-{self.app}",
-            application_args=[*self.application_args, *(["--run-id", run_id] if self.has_run_id else [])],
+            name=f"regroup-{cluster.name}-{self.app}",
+            application_args=[
+                *self.application_args,
+                *(["--run-id", run_id] if self.has_run_id else []),
+                *("--outcome", outcome_path),
+            ],
             spark_binary=None if shutil.which(SUBMIT) else str(Path(sys.executable).with_name(SUBMIT)),
-            deploy_mode="client",
         )
         application = Path(os.environ.get(APPS_ENV) or BUNDLED_APPS) / f"{self.app}.py"
         began = time.monotonic()
         try:
             self._hook.submit(str(application), env=_environment())
         except AirflowException as error:
-            if final := _final_error(self.app, error):
-                raise final from error
+            outcome = _taken_outcome(outcome_path)
+            reason = FINAL_EXIT_CODES.get(outcome["exit_code"]) if outcome else None
+            if outcome and reason:
+                raise AirflowFailException(f"{self.app}: {reason}, so no retry: {outcome['error']}") from error
             raise
+        outcome = _taken_outcome(outcome_path)
+        if outcome is None or outcome["exit_code"] != 0:
+            raise AirflowException(f"{self.app}: spark-submit ended well, the app did not: {outcome_path}, {outcome}")
         return {"run_id": run_id, "seconds": round(time.monotonic() - began, 3)}
 
     def on_kill(self) -> None:

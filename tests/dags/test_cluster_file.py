@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
-from dags.common.clusters import (
-    BUNDLED_FILE,
-    Cluster,
-    ClusterFileError,
+from dags.common.cluster_model import (
     CompactionSettings,
     DrillSettings,
     MetricsSettings,
     RestoreSettings,
     SparkSettings,
+    schema,
+)
+from dags.common.clusters import (
+    BUNDLED_FILE,
+    Cluster,
+    ClusterFileError,
     clusters_path,
     load_clusters,
 )
@@ -135,9 +140,9 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 limit_seconds=100,
                 approval_hours=2,
             ),
-            restore=RestoreSettings("eu", 3),
+            restore=RestoreSettings(connection="eu", approval_hours=3),
             lineage=True,
-            metrics=MetricsSettings(f"{tmp_path}/data/textfile", "https://gateway:9091/push"),
+            metrics=MetricsSettings(textfile=f"{tmp_path}/data/textfile", pushgateway="https://gateway:9091/push"),
         )
     }
 
@@ -145,8 +150,19 @@ def test_every_key_arrives(tmp_path: Path) -> None:
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     kinds = (Cluster, CompactionSettings, DrillSettings, MetricsSettings, SparkSettings)
-    keys = {field.name for kind in kinds for field in fields(kind)} - {"name"}
+    keys = {field for kind in kinds for field in kind.model_fields} - {"name"}
     assert sorted(key for key in keys if f"`{key}`" not in manual) == []
+
+
+def test_the_schema_for_editors_is_that_of_the_model(tmp_path: Path) -> None:
+    stored = json.loads((ROOT / "dags/clusters.schema.json").read_text(encoding="utf-8"))
+    assert stored == schema(), "python -m dags.common.cluster_model > dags/clusters.schema.json"
+    editor = jsonschema.Draft202012Validator(stored)
+    assert list(editor.iter_errors(yaml.safe_load(BUNDLED_FILE.read_text(encoding="utf-8")))) == []
+    inherits = {"defaults": {"output": "o"}, "clusters": {"a": {"source": "s", "spark": {"conf": {"x": 1}}}}}
+    assert editor.is_valid(inherits)
+    for wrong in ({"sources": "s"}, {"partial": "maybe"}, {"coordinator": "java"}, {"kafka_version": 3.9}):
+        assert not editor.is_valid({"clusters": {"a": wrong}}), wrong
 
 
 def test_an_entry_wins_over_the_defaults(tmp_path: Path) -> None:
@@ -204,9 +220,9 @@ WRONG = {
     ),
     "unknown key": (
         f"clusters: {{a: {{{ENTRY}, sources: t}}}}",
-        "clusters.a.sources: unknown key; known are",
+        "clusters.a.sources: unknown key",
     ),
-    "unknown key on top": (f"cluster: x\nclusters: {{a: {{{ENTRY}}}}}", "cluster: unknown key; known are"),
+    "unknown key on top": (f"cluster: x\nclusters: {{a: {{{ENTRY}}}}}", "cluster: unknown key"),
     "unknown default": (f"defaults: {{x: 1}}\nclusters: {{a: {{{ENTRY}}}}}", "defaults.x: unknown key"),
     "partitions": (
         f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: 0}}}}",
@@ -214,7 +230,7 @@ WRONG = {
     ),
     "partitions in text": (
         f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: '50'}}}}",
-        "offsets_topic_num_partitions: expected a whole number, at least 1, found str '50'",
+        "offsets_topic_num_partitions: expected a whole number, found str '50'",
     ),
     "retries": (f"retries: yes\nclusters: {{a: {{{ENTRY}}}}}", "retries: expected a whole number"),
     "release is a number": (
@@ -227,15 +243,15 @@ WRONG = {
     ),
     "profile and release": (
         f"clusters: {{a: {{{ENTRY}, profile: auto, kafka_version: 3.9.2}}}}",
-        "clusters.a.profile: give either profile or kafka_version",
+        "clusters.a: give either profile or kafka_version",
     ),
     "coordinator": (
         f"clusters: {{a: {{{ENTRY}, kafka_version: 3.9.2, coordinator: java}}}}",
-        "clusters.a.coordinator: expected classic or new, found 'java'",
+        "clusters.a.coordinator: expected 'classic' or 'new', found str 'java'",
     ),
     "coordinator alone": (
         f"clusters: {{a: {{{ENTRY}, coordinator: new}}}}",
-        "clusters.a.coordinator: only means something together with kafka_version",
+        "clusters.a: coordinator only means something together with kafka_version",
     ),
     "partial": (
         f"clusters: {{a: {{{ENTRY}, partial: maybe}}}}",
@@ -329,3 +345,12 @@ def test_a_wrong_entry_does_not_hide_the_others(tmp_path: Path) -> None:
         "B": f"cluster file {path}: clusters.B: a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -",
         "c": f"cluster file {path}: clusters.c.output: missing",
     }
+
+
+def test_all_that_is_wrong_with_an_entry_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path, f"clusters: {{a: {{{ENTRY}}}, b: {{sauce: s, partial: 1, output: o}}}}")
+    assert load_clusters(path).problems["b"].splitlines() == [
+        f"cluster file {path}: clusters.b.source: missing",
+        f"cluster file {path}: clusters.b.partial: expected true or false, found int 1",
+        f"cluster file {path}: clusters.b.sauce: unknown key",
+    ]

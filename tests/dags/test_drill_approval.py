@@ -9,10 +9,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from coordinator_core.drill.scenario import Kind, Scenario
-from dags.common.clusters import DrillSettings
+from dags.common.cluster_model import DrillSettings
 from dags.common.drill import _digest, _filled
 
-SETTINGS = DrillSettings("c", "stop --brokers {brokers} --rack {rack}", "start {brokers}")
+SETTINGS = DrillSettings(
+    connection="c",
+    fault_command="stop --brokers {brokers} --rack {rack}",
+    recover_command="start {brokers}",
+)
 
 
 def scenario(rack: str) -> Scenario:

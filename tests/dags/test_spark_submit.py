@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,16 @@ operator = SparkAppOperator(task_id="replay", app="replay", application_args=["-
 operator.execute({"params": {"cluster": "eu"}, "run_id": "r", "ti": SimpleNamespace(try_number=1)})
 """
 SUBMIT = f"""#!{sys.executable}
-import json, os, sys
+import json, os, pathlib, sys
 with open(os.environ["SUBMITTED"], "w") as file:
     json.dump([sys.argv, os.environ["PYTHONPATH"]], file)
 print("26/01/01 00:00:00 WARN Spark: noise", file=sys.stderr)
-print("regroup-replay: error: why", file=sys.stderr)
-sys.exit(int(os.environ["SUBMIT_EXIT_CODE"]))
+exit_code = int(os.environ["SUBMIT_EXIT_CODE"])
+outcome = pathlib.Path(sys.argv[sys.argv.index("--outcome") + 1])
+if "DIES" not in os.environ:
+    outcome.parent.mkdir(parents=True)
+    outcome.write_text(json.dumps({{"exit_code": exit_code, "error": "regroup-replay: error: why"}}))
+sys.exit(0 if "IN_CLUSTER" in os.environ else exit_code)
 """
 CONNECTION = {"AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "spark://master:7077"})}
 
@@ -63,10 +68,10 @@ def command(home: AirflowHome, directory: Path, spark: str, **environment: str) 
     words: list[str]
     words, python_path = json.loads((directory / "submitted.json").read_text())
     assert python_path.split(os.pathsep)[0] == str(Path(__file__).parents[2])
-    assert words[words.index("--deploy-mode") + 1] == "client"
     assert words[words.index("--name") + 1] == "regroup-eu-replay"
     application = next(word for word in words if word.endswith("spark_apps/replay.py"))
-    assert words[words.index(application) + 1 : -1] == ["--output", "o", "--run-id"]
+    assert words[words.index(application) + 1 : -3] == ["--output", "o", "--run-id"]
+    assert not Path(words[-1]).exists(), "an outcome that was read is taken away"
     return words
 
 
@@ -89,9 +94,30 @@ def test_a_final_exit_code_says_why_there_is_no_retry(
     last = done.stderr.strip().splitlines()[-1]
     told = done.stderr[done.stderr.index("AirflowFailException") :]
     assert reason in told
-    assert "so no retry" in told
-    assert last == "regroup-replay: error: why"
+    assert last.endswith("so no retry: regroup-replay: error: why")
     assert "noise" not in told
+
+
+def test_an_app_that_comes_to_no_end_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:
+    done = execute(home, tmp_path, "{}", exit_code=3, DIES="")
+    assert done.returncode == 1
+    assert "AirflowFailException" not in done.stderr
+
+
+@pytest.mark.parametrize("left", [{"exit_code": 5}, {"exit_code": 0, "DIES": ""}], ids=["failed", "no outcome"])
+def test_success_of_the_submission_is_none_of_the_app(home: AirflowHome, tmp_path: Path, left: Any) -> None:
+    """In deploy mode cluster ``spark-submit`` may end well before or whatever the app does."""
+    done = execute(home, tmp_path, "{}", IN_CLUSTER="", **left)
+    assert done.returncode == 1
+    assert "spark-submit ended well, the app did not" in done.stderr
+
+
+def test_the_deploy_mode_is_that_of_the_connection(home: AirflowHome, tmp_path: Path) -> None:
+    extra = {"deploy-mode": "cluster"}
+    there = {"AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})}
+    words = command(home, tmp_path, "{environment: e.tar.gz}", **there)
+    assert words[words.index("--deploy-mode") + 1] == "cluster"
+    assert not any(word.startswith("spark.pyspark.driver.python") for word in words), "the driver has the archive's"
 
 
 def test_any_other_exit_code_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:

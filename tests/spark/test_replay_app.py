@@ -129,9 +129,19 @@ def test_impossible_requests_do_not_start_spark(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled = [argument.format(log=case("k431-txn").paths[0]) for argument in arguments]
-    code = APP.run(["--cluster", "c", "--output", str(tmp_path), *filled])
+    outcome = tmp_path / "outcomes/1.json"
+    code = APP.run(["--cluster", "c", "--output", str(tmp_path), "--outcome", str(outcome), *filled])
     assert code == ExitCode.USAGE
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert json.loads(outcome.read_text()) == {"exit_code": code, "error": printed.rstrip("\n")}
+
+
+def test_arguments_that_are_not_taken_leave_an_outcome(tmp_path: Path) -> None:
+    outcome = tmp_path / "1.json"
+    with pytest.raises(SystemExit):
+        APP.run(["--outcome", str(outcome), "--unknown"])
+    assert json.loads(outcome.read_text())["exit_code"] == ExitCode.USAGE
 
 
 def test_snapshots_may_be_named_one_by_one_or_together() -> None:

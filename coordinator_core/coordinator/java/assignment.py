@@ -79,9 +79,6 @@ class Assignments:
     def _keep_deadline(self, group_id: str, group: LiveConsumerGroup, epoch: int) -> None:
         group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
 
-    def metadata_expired(self, group: LiveConsumerGroup) -> bool:
-        return self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
-
     # Regular expressions
 
     def update_regexes(

@@ -71,7 +71,7 @@ class ClassicMembers:
         bump = subscription_changed or topics_changed
         group_epoch = group.group_epoch
         assignments = self._groups.assignments
-        if bump or assignments.metadata_expired(group):
+        if bump or group.metadata_expired(self._groups.now_ms):
             group_epoch = assignments.bump_epoch(group, bump, member, updated, out)
         rebalance = downgrade and group.assignment_epoch < group_epoch
         if not rebalance:

@@ -17,16 +17,17 @@ from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIG
 from coordinator_core.coordinator.java.consumer_group import (
     LEAVE_STATIC_EPOCH,
     LiveConsumerGroup,
-    member_timer_keys,
 )
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.java.modern_group import (
+    assigned,
     described,
     fenced_epoch,
     known_static,
     unreleased_instance_id,
 )
+from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client
@@ -36,17 +37,13 @@ from coordinator_core.coordinator.replies import (
     ConsumerGroupHeartbeatReply,
     DescribedConsumer,
     DescribedConsumerGroup,
-    HeartbeatAssignment,
-    TopicPartitions,
 )
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState, MemberState
 from coordinator_core.releases.requests import RequestRules
 
-Check = Callable[[str], None]
 
-
-class ConsumerGroups:
+class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
     """The consumer groups of one coordinator."""
 
     def __init__(
@@ -56,9 +53,8 @@ class ConsumerGroups:
         new_member_id: Callable[[str], str],
         rules: RequestRules,
     ) -> None:
-        self.manager = manager
+        super().__init__(manager, metadata, LiveConsumerGroup, "consumer")
         self._rules = rules
-        self.metadata = metadata
         self.new_member_id = new_member_id
         self.assignments = Assignments(manager, metadata)
         manager.on_consumer_group_loaded = self._loaded
@@ -70,11 +66,12 @@ class ConsumerGroups:
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self.schedule_rebalance_timeout(group.group_id, member)
 
-    def topics_deleted(self, names: set[str]) -> None:
-        """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
-        for group in self.manager.groups.values():
-            if isinstance(group, LiveConsumerGroup) and names & set(group.subscriptions()):
-                group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+    @property
+    def session_timeout_ms(self) -> int:
+        return self.settings.group_consumer_session_timeout_ms
+
+    def topics_of(self, group: LiveConsumerGroup) -> set[str]:
+        return set(group.subscriptions())
 
     # Heartbeat
 
@@ -102,7 +99,7 @@ class ConsumerGroups:
         updated = _updated(member, client, request)
         subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
         group_epoch = group.group_epoch
-        if topics_changed or self.assignments.metadata_expired(group):
+        if topics_changed or group.metadata_expired(self.now_ms):
             group_epoch = self.assignments.bump_epoch(group, topics_changed, member, updated, out)
         target_epoch, target = self.assignments.update_target(group, group_epoch, member, updated, out)
         updated = self.assignments.reconcile(
@@ -117,19 +114,16 @@ class ConsumerGroups:
         )
         assignment_changed = member.assigned != updated.assigned
         self.manager.write(self.manager.partition_for(group.group_id), out)
-        self._keep_deadline(group)
+        self.keep_deadline(group)
         self.restart_session(group.group_id, member_id)
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         full = request.rebalance_timeout_ms != -1 and (names is not None or regex is not None) and owned is not None
-        assignment = HeartbeatAssignment(
-            tuple(TopicPartitions(topic_id, tuple(sorted(found))) for topic_id, found in updated.assigned.items())
-        )
         return ConsumerGroupHeartbeatReply(
             Errors.NONE,
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
-            assignment=assignment if epoch == 0 or full or assignment_changed else None,
+            heartbeat_interval_ms=self.settings.group_consumer_heartbeat_interval_ms,
+            assignment=assigned(updated.assigned) if epoch == 0 or full or assignment_changed else None,
         )
 
     def _keep_deadline(self, group: LiveConsumerGroup) -> None:
@@ -143,25 +137,19 @@ class ConsumerGroups:
         """``getOrMaybeCreateConsumerGroup``: a classic group is converted, an Empty one replaced."""
         group = self.manager.get_group(group_id)
         if group is None and not create:
-            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            raise self.not_found(group_id)
         if group is None:
             return replayed(group_id, ())
-        if isinstance(group, LiveConsumerGroup):
-            return group
         if create and isinstance(group, JavaClassicGroup):
             if group.is_in(GroupState.EMPTY):
                 out.append(group_tombstone(group_id))
                 return replayed(group_id, ())
             return migration.to_consumer_group(self, group, out)
-        raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return self.own(group_id, group)
 
     def throw_if_full(self, group: LiveConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        if instance_id is not None and instance_id in group.static_members:
-            return
-        limit = self.manager.settings.group_consumer_max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            text = f"The consumer group has reached its maximum capacity of {limit} members."
-            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
+        if instance_id is None or instance_id not in group.static_members:
+            self.refuse_when_full(group, member_id, self.settings.group_consumer_max_size)
 
     @staticmethod
     def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Owned) -> ConsumerMember:
@@ -218,10 +206,10 @@ class ConsumerGroups:
 
     def _leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
         group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
-        group = self.consumer_group(group_id)
+        group = self.group(group_id)
         reply = ConsumerGroupHeartbeatReply(Errors.NONE, member_id=member_id, member_epoch=epoch)
         if request.instance_id is None:
-            self.fence(group, [group.member(member_id)])
+            self.remove(group, member_id)
             return reply
         member = known_static(group.static_member(request.instance_id), member_id, request.instance_id)
         if epoch != LEAVE_STATIC_EPOCH:
@@ -236,17 +224,14 @@ class ConsumerGroups:
         self.manager.write(self.manager.partition_for(group_id), [records.current(group_id, leaving)])
         return reply
 
-    def consumer_group(self, group_id: str, *, written: bool = False) -> LiveConsumerGroup:
-        group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
-        if not isinstance(group, LiveConsumerGroup):
-            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return group
+    def remove(self, group: LiveConsumerGroup, member_id: str) -> None:
+        self.fence(group, [group.member(member_id)])
 
     def fence(self, group: LiveConsumerGroup, members: Sequence[ConsumerMember]) -> None:
         """Remove members; the group becomes classic when none but classic members remain."""
         if not members:
             return
-        if migration.may_downgrade(self.manager.settings, group, members):
+        if migration.may_downgrade(self.settings, group, members):
             migration.to_classic_group(self, group, members)
             return
         group_id = group.group_id
@@ -267,63 +252,32 @@ class ConsumerGroups:
         for member in members:
             self.cancel_timers(group_id, member.member_id)
 
-    def cancel_timers(self, group_id: str, member_id: str) -> None:
-        for key in member_timer_keys(group_id, member_id):
-            self.manager.timers.cancel(key)
-
     # Timers
-
-    def _fence_later(self, group_id: str, member_id: str, epoch: int | None = None) -> Callable[[], None]:
-        def fence() -> None:
-            try:
-                group = self.consumer_group(group_id)
-                member = group.member(member_id)
-                if epoch is None or member.member_epoch == epoch:
-                    self.fence(group, [member])
-            except ApiError:
-                # Group or member went before, or the log refuses: then the next timer tries.
-                return
-
-        return fence
-
-    def restart_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
-        if timeout_ms is None:
-            timeout_ms = self.manager.settings.group_consumer_session_timeout_ms
-        fence = self._fence_later(group_id, member_id)
-        self.manager.timers.schedule(("session", group_id, member_id), timeout_ms, fence)
-
-    def schedule_rebalance_timeout(self, group_id: str, member: ConsumerMember) -> None:
-        fence = self._fence_later(group_id, member.member_id, member.member_epoch)
-        key = ("rebalance", group_id, member.member_id)
-        self.manager.timers.schedule(key, member.rebalance_timeout_ms, fence)
 
     def await_join(self, group_id: str, member: ConsumerMember) -> None:
         """A classic member has to rejoin within its rebalance timeout."""
         self.manager.timers.schedule_if_absent(
             ("consumer-join", group_id, member.member_id),
             member.rebalance_timeout_ms,
-            self._fence_later(group_id, member.member_id),
+            self.fence_later(group_id, member.member_id),
         )
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         self.manager.timers.schedule(
-            ("consumer-sync", group_id, member_id), timeout_ms, self._fence_later(group_id, member_id)
+            ("consumer-sync", group_id, member_id), timeout_ms, self.fence_later(group_id, member_id)
         )
 
     # Describe
 
     def describe(self, group_id: str, check: Check) -> DescribedConsumerGroup:
         """One group of a ConsumerGroupDescribe."""
-        try:
-            check(group_id)
-            group = self.consumer_group(group_id, written=True)
-        except ApiError as error:
-            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
-            return DescribedConsumerGroup(error.error, error.message, shown)
+        return self.describe_by(group_id, check, self._shown, DescribedConsumerGroup)
+
+    def _shown(self, group: LiveConsumerGroup) -> DescribedConsumerGroup:
         return DescribedConsumerGroup(
             Errors.NONE,
             None,
-            group_id,
+            group.group_id,
             group_state=group.state,
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,

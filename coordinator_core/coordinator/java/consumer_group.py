@@ -9,15 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from coordinator_core.coordinator.classic import Ageing
-from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.group import accept_any
-from coordinator_core.coordinator.java.modern_group import member_of
+from coordinator_core.coordinator.java.modern_group import CommittingModernGroup
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
-from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
     Assignment,
@@ -57,7 +53,7 @@ def _epochs(since: PartitionEpochs) -> Assignment:
 
 
 @dataclass(slots=True)
-class LiveConsumerGroup(ConsumerGroup):
+class LiveConsumerGroup(ConsumerGroup, CommittingModernGroup[ConsumerMember]):
     """The replayed group with the questions of request handlers.
 
     Its maps iterate as Kafka's do; that is the order of its records. ``metadata_deadline_ms`` and ``_epoch``
@@ -71,17 +67,6 @@ class LiveConsumerGroup(ConsumerGroup):
     regexes: dict[str, ResolvedRegex] = field(default_factory=TimelineHashMap)
     metadata_deadline_ms: int = 0
     metadata_deadline_epoch: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        return member_of(self.group_id, self.members, member_id)
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        member_id = self.static_members.get(instance_id) if instance_id is not None else None
-        return None if member_id is None else self.member(member_id)
 
     def target(self, member_id: str) -> Partitions:
         return partitions_of(self.target_assignment.get(member_id, {}))
@@ -186,48 +171,18 @@ class LiveConsumerGroup(ConsumerGroup):
 
     # Group
 
-    def ageing(self) -> Ageing | None:
-        return Ageing(None)
+    def speaks_classic(self, member: ConsumerMember) -> bool:
+        return member.speaks_classic
 
-    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
-        generation = who.generation
-        if generation < 0 and not self.members:
-            return accept_any
-        if who.transactional and generation == -1 and not who.names_a_member:
-            return accept_any
-        member = self.member(who.member_id)
-        if not who.transactional and not member.speaks_classic and version < 9:
-            raise ApiError(Errors.UNSUPPORTED_VERSION)
-        if generation == member.member_epoch:
-            return accept_any
-        stale = Errors.ILLEGAL_GENERATION if member.speaks_classic else Errors.STALE_MEMBER_EPOCH
-        if generation > member.member_epoch:
-            raise ApiError(stale)
-
+    def validate_past_epoch(self, member: ConsumerMember, epoch: int) -> Validate:
         def validate(_topic: str, topic_id: str, partition: int) -> None:
-            """Accept an older epoch for a partition that was the member's at that time (KIP-1251)."""
-            epoch = member.assigned_since().get(topic_id, {}).get(partition)
-            if epoch is None:
-                epoch = member.pending_revocation_since().get(topic_id, {}).get(partition)
-            if epoch is None or generation < epoch:
-                raise ApiError(stale)
+            since = member.assigned_since().get(topic_id, {}).get(partition)
+            if since is None:
+                since = member.pending_revocation_since().get(topic_id, {}).get(partition)
+            if since is None or epoch < since:
+                raise self.stale(member)
 
         return validate
-
-    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if member_id is None and member_epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if member_epoch != member.member_epoch:
-            classic = member.speaks_classic
-            raise ApiError(Errors.ILLEGAL_GENERATION if classic else Errors.STALE_MEMBER_EPOCH)
-
-    def validate_offset_delete(self) -> None:
-        """Refuse nothing: an OffsetDelete is checked topic by topic."""
-
-    def validate_delete(self) -> None:
-        if self.members:
-            raise ApiError(Errors.NON_EMPTY_GROUP)
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[Record]:
         """The end of the group (``createGroupTombstoneRecords``); ``renamed`` members go by their new id."""
@@ -242,10 +197,3 @@ class LiveConsumerGroup(ConsumerGroup):
             records.group_tombstone(records.PARTITION_METADATA, group_id),
             records.group_tombstone(records.GROUP, group_id),
         ]
-
-    def timer_keys(self) -> list[tuple[str, ...]]:
-        return [key for member_id in self.members for key in member_timer_keys(self.group_id, member_id)]
-
-
-def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
-    return [(timer, group_id, member_id) for timer in ("session", "rebalance", "consumer-join", "consumer-sync")]

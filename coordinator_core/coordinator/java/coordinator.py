@@ -325,9 +325,10 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         deleted = list(topics)
         for partition, offsets in self.manager.offsets.items():
             self.manager.write(partition, offsets.topics_deleted_records(deleted))
-        self.consumers.topics_deleted({name for name, _ in deleted})
-        self.shares.topics_deleted({name for name, _ in deleted})
-        self.streams.topics_changed({name for name, _ in deleted})
+        names = {name for name, _ in deleted}
+        self.consumers.topics_changed(names)
+        self.shares.topics_deleted(names)
+        self.streams.topics_changed(names)
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         self.manager.shard(partition).end_transaction(producer_id, commit)

@@ -2,36 +2,139 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java.group import accept_any
+from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.replies import DescribedAssignment, NamedTopicPartitions
+from coordinator_core.coordinator.replies import (
+    DescribedAssignment,
+    HeartbeatAssignment,
+    NamedTopicPartitions,
+    TopicPartitions,
+)
+from coordinator_core.coordinator.requests import Committer
 
-Member = TypeVar("Member")
 
-
-class HasId(Protocol):
-    """A member of any type of group."""
+class ModernMember(Protocol):
+    """A member of any of these types of group."""
 
     @property
     def member_id(self) -> str: ...
 
-
-StaticMember = TypeVar("StaticMember", bound=HasId)
-
-
-def member_of(group_id: str, members: Mapping[str, Member], member_id: str) -> Member:
-    """The member of that id; ``ApiError`` with ``UNKNOWN_MEMBER_ID`` when the group has none."""
-    member = members.get(member_id)
-    if member is None:
-        raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
-    return member
+    @property
+    def member_epoch(self) -> int: ...
 
 
-def known_static(member: StaticMember | None, member_id: str, instance_id: str) -> StaticMember:
+class RevokingMember(ModernMember, Protocol):
+    """A member that gives up what it is to revoke within a time."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+
+
+Member = TypeVar("Member", bound=ModernMember)
+
+_TIMERS = ("session", "rebalance", "consumer-join", "consumer-sync")
+
+
+def timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
+    """Keys of all timers that a member of some type of group may have."""
+    return [(timer, group_id, member_id) for timer in _TIMERS]
+
+
+class ModernGroup(Generic[Member]):
+    """A group whose members speak the heartbeat of its type."""
+
+    __slots__ = ()
+
+    group_id: str
+    members: dict[str, Member]
+    group_epoch: int
+    metadata_deadline_ms: int
+    metadata_deadline_epoch: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def member(self, member_id: str) -> Member:
+        """The member of that id; ``ApiError`` with ``UNKNOWN_MEMBER_ID`` when the group has none."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
+
+    def metadata_expired(self, now_ms: int) -> bool:
+        """Whether the next heartbeat looks at the group's topics again."""
+        return now_ms >= self.metadata_deadline_ms or self.group_epoch < self.metadata_deadline_epoch
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise ApiError(Errors.NON_EMPTY_GROUP)
+
+    def timer_keys(self) -> list[tuple[str, ...]]:
+        return [key for member_id in self.members for key in timer_keys(self.group_id, member_id)]
+
+
+class CommittingModernGroup(ModernGroup[Member]):
+    """A consumer or streams group: its members commit offsets, with their epoch as generation."""
+
+    __slots__ = ()
+
+    static_members: dict[str, str]
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.member(member_id)
+
+    def ageing(self) -> Ageing | None:
+        return Ageing(None)
+
+    def speaks_classic(self, member: Member) -> bool:
+        """Whether the member takes part by JoinGroup and SyncGroup (KIP-848, migration)."""
+        return False
+
+    def stale(self, member: Member) -> ApiError:
+        """The error for an epoch that is not the member's."""
+        return ApiError(Errors.ILLEGAL_GENERATION if self.speaks_classic(member) else Errors.STALE_MEMBER_EPOCH)
+
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        generation = who.generation
+        if generation < 0 and not self.members:
+            return accept_any
+        if who.transactional and generation == -1 and not who.names_a_member:
+            return accept_any
+        member = self.member(who.member_id)
+        if not who.transactional and version < 9 and not self.speaks_classic(member):
+            raise ApiError(Errors.UNSUPPORTED_VERSION)
+        if generation == member.member_epoch:
+            return accept_any
+        if generation > member.member_epoch:
+            raise self.stale(member)
+        return self.validate_past_epoch(member, generation)
+
+    @abstractmethod
+    def validate_past_epoch(self, member: Member, epoch: int) -> Validate:
+        """Accept commits of an older epoch for what was the member's at that time (KIP-1251)."""
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.member_epoch:
+            raise self.stale(member)
+
+    def validate_offset_delete(self) -> None:
+        """Refuse nothing: an OffsetDelete is checked topic by topic."""
+
+
+def known_static(member: Member | None, member_id: str, instance_id: str) -> Member:
     """``member``, which the group has by ``instance_id``; raises :class:`ApiError` unless it is ``member_id``."""
     if member is None:
         raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -43,7 +146,7 @@ def known_static(member: StaticMember | None, member_id: str, instance_id: str) 
     return member
 
 
-def unreleased_instance_id(owner: HasId, member_id: str, instance_id: str) -> ApiError:
+def unreleased_instance_id(owner: ModernMember, member_id: str, instance_id: str) -> ApiError:
     """The error for a static member that joins while ``owner`` has not left."""
     return ApiError(
         Errors.UNRELEASED_INSTANCE_ID,
@@ -68,6 +171,13 @@ def may_assign(assigned_ms: int, interval_ms: int, now_ms: int) -> bool:
     ``assigned_ms`` is when the target was computed, in epoch milliseconds, 0 for never.
     """
     return 0 in (assigned_ms, interval_ms) or now_ms >= assigned_ms + interval_ms
+
+
+def assigned(partitions: Mapping[str, Iterable[int]]) -> HeartbeatAssignment:
+    """Partitions by topic id as the reply to a heartbeat shows them."""
+    return HeartbeatAssignment(
+        tuple(TopicPartitions(topic_id, tuple(sorted(found))) for topic_id, found in partitions.items())
+    )
 
 
 def described(

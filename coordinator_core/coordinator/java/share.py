@@ -11,7 +11,8 @@ from dataclasses import replace
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, LiveShareRecords
-from coordinator_core.coordinator.java.modern_group import described, fenced_epoch, may_assign
+from coordinator_core.coordinator.java.modern_group import assigned, described, fenced_epoch, may_assign
+from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.java.simple import ShareSpec, assign_simple
@@ -22,9 +23,7 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
     DescribedShareGroup,
     DescribedShareMember,
-    HeartbeatAssignment,
     ShareGroupHeartbeatReply,
-    TopicPartitions,
 )
 from coordinator_core.coordinator.requests import ShareGroupHeartbeat
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ShareMember
@@ -33,10 +32,8 @@ from coordinator_core.releases.requests import RequestRules
 NEVER_MS = 1 << 62
 ASSIGNOR = "simple"
 
-Check = Callable[[str], None]
 
-
-class ShareGroups:
+class ShareGroups(ModernGroups[LiveShareGroup]):
     """The share groups of one coordinator."""
 
     def __init__(
@@ -47,29 +44,28 @@ class ShareGroups:
         offsets: ShareOffsets,
         rules: RequestRules,
     ) -> None:
-        self._manager = manager
-        self._metadata = metadata
+        super().__init__(manager, metadata, LiveShareGroup, "share")
         self._hash = metadata_hash
         self._offsets = offsets
         self._rules = rules
         manager.on_share_group_loaded = self._loaded
 
     @property
-    def _now_ms(self) -> int:
-        return self._manager.clock.now_ms
+    def session_timeout_ms(self) -> int:
+        return self.settings.group_share_session_timeout_ms
+
+    def topics_of(self, group: LiveShareGroup) -> set[str]:
+        return set(group.subscriptions())
 
     def _loaded(self, group: LiveShareGroup) -> None:
         """Sessions begin anew."""
         for member_id in group.members:
-            self._restart_session(group.group_id, member_id)
+            self.restart_session(group.group_id, member_id)
         self._offsets.loaded(group.group_id)
 
     def topics_deleted(self, names: set[str]) -> None:
-        """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
         self._offsets.topics_deleted(names)
-        for group in self._manager.groups.values():
-            if isinstance(group, LiveShareGroup) and names & set(group.subscriptions()):
-                group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+        self.topics_changed(names)
 
     # Heartbeat
 
@@ -87,7 +83,7 @@ class ShareGroups:
         group_id, epoch = request.group_id, request.member_epoch
         out: list[Record] = []
         group = self._group(group_id, create=epoch == 0)
-        self._throw_if_full(group, request.member_id)
+        self.refuse_when_full(group, request.member_id, self.settings.group_share_max_size)
         member = _known(group, request.member_id, epoch)
         updated = _updated(member, client, request)
         if updated != member or request.member_id not in group.members:
@@ -103,54 +99,37 @@ class ShareGroups:
         topics = group.subscriptions([member], updated)
         initialize = self._offsets.to_initialize(group_id, topics, out)
         changed = updated.assigned != member.assigned
-        self._manager.write(self._manager.partition_for(group_id), out)
-        self._keep_deadline(group)
-        self._restart_session(group_id, request.member_id)
+        self.manager.write(self.manager.partition_for(group_id), out)
+        self.keep_deadline(group)
+        self.restart_session(group_id, request.member_id)
         if initialize:
             self._offsets.initialize_later(group_id, initialize)
         shown = epoch == 0 or request.subscribed_topic_names is not None or changed
-        assignment = HeartbeatAssignment(
-            tuple(TopicPartitions(topic_id, tuple(sorted(found))) for topic_id, found in updated.assigned.items())
-        )
         return ShareGroupHeartbeatReply(
             Errors.NONE,
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self._manager.settings.group_share_heartbeat_interval_ms,
-            assignment=assignment if shown else None,
+            heartbeat_interval_ms=self.settings.group_share_heartbeat_interval_ms,
+            assignment=assigned(updated.assigned) if shown else None,
         )
 
     def _group(self, group_id: str, *, create: bool) -> LiveShareGroup:
-        group = self._manager.get_group(group_id)
+        group = self.manager.get_group(group_id)
         if group is None and create:
-            made: LiveShareGroup = LiveShareRecords({}, self._manager.profile).create(group_id)
+            made: LiveShareGroup = LiveShareRecords({}, self.manager.profile).create(group_id)
             return made
         if group is None:
-            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-        return _share(group_id, group)
-
-    def _throw_if_full(self, group: LiveShareGroup, member_id: str) -> None:
-        limit = self._manager.settings.group_share_max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            text = f"The share group has reached its maximum capacity of {limit} members."
-            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
-
-    def _keep_deadline(self, group: LiveShareGroup) -> None:
-        """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
-        current = self._manager.groups.get(group.group_id)
-        if isinstance(current, LiveShareGroup):
-            current.metadata_deadline_ms = group.metadata_deadline_ms
-            current.metadata_deadline_epoch = group.metadata_deadline_epoch
+            raise self.not_found(group_id)
+        return self.own(group_id, group)
 
     def _bump_epoch(
         self, group: LiveShareGroup, subscribed: bool, member: ShareMember, updated: ShareMember, out: list[Record]
     ) -> int:
         """The group's epoch: the next one after a change of subscriptions, of their topics or of what is assignable."""
-        expired = self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
         is_due = group.group_epoch > group.assignment_epoch
         bump = subscribed or (not is_due and self._offsets.assignment_pending(group))
         epoch = group.group_epoch
-        if not bump and not expired:
+        if not bump and not group.metadata_expired(self.now_ms):
             return epoch
         metadata_hash = self._hash(group.subscriptions([member], updated))
         if bump or metadata_hash != group.metadata_hash:
@@ -181,16 +160,16 @@ class ShareGroups:
             new: Partitions = assignment.get(member_id, {})
             if member_id not in group.target_assignment or new != group.target(member_id):
                 out.append(records.target(group.group_id, member_id, new))
-        out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
+        out.append(records.target_metadata(group.group_id, group_epoch, self.now_ms))
         return group_epoch, assignment.get(updated.member_id, {})
 
     def _may_assign(self, group: LiveShareGroup) -> bool:
-        interval_ms = self._manager.settings.group_share_assignment_interval_ms
-        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
+        interval_ms = self.settings.group_share_assignment_interval_ms
+        return may_assign(group.assignment_timestamp_ms, interval_ms, self.now_ms)
 
     def _topic_ids(self, member: ShareMember) -> tuple[TopicId, ...]:
         """Ids of the existing topics that a member subscribes to, in the order of Kafka's set of their names."""
-        image = self._metadata()
+        image = self.metadata()
         names = JavaHashMap((name, None) for name in sorted(set(member.subscribed_topics)))
         return tuple(topic.topic_id for topic in map(image.topic, names) if topic is not None)
 
@@ -205,48 +184,29 @@ class ShareGroups:
     # Leaving and fencing
 
     def _leave(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatReply:
-        group = self.share_group(request.group_id)
-        self._fence(group, group.member(request.member_id))
+        self.remove(self.group(request.group_id), request.member_id)
         return ShareGroupHeartbeatReply(Errors.NONE, member_id=request.member_id, member_epoch=request.member_epoch)
 
-    def share_group(self, group_id: str, *, written: bool = False) -> LiveShareGroup:
-        return _share(group_id, self._manager.written_group(group_id) if written else self._manager.group(group_id))
-
-    def _fence(self, group: LiveShareGroup, member: ShareMember) -> None:
-        group_id = group.group_id
-        out = records.member_tombstones(group_id, member.member_id)
+    def remove(self, group: LiveShareGroup, member_id: str) -> None:
+        group_id, member = group.group_id, group.member(member_id)
+        out = records.member_tombstones(group_id, member_id)
         out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
         if self._rules.emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
-        self._manager.write(self._manager.partition_for(group_id), out)
-        self._manager.timers.cancel(("session", group_id, member.member_id))
-
-    def _restart_session(self, group_id: str, member_id: str) -> None:
-        def expire() -> None:
-            try:
-                group = self.share_group(group_id)
-                self._fence(group, group.member(member_id))
-            except ApiError:
-                # Group or member went before, or the log refuses: the next heartbeat begins a session again.
-                return
-
-        timeout_ms = self._manager.settings.group_share_session_timeout_ms
-        self._manager.timers.schedule(("session", group_id, member_id), timeout_ms, expire)
+        self.manager.write(self.manager.partition_for(group_id), out)
+        self.cancel_timers(group_id, member_id)
 
     # Describe
 
     def describe(self, group_id: str, check: Check) -> DescribedShareGroup:
         """One group of a ShareGroupDescribe."""
-        try:
-            check(group_id)
-            group = self.share_group(group_id, written=True)
-        except ApiError as error:
-            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
-            return DescribedShareGroup(error.error, error.message, shown)
+        return self.describe_by(group_id, check, self._shown, DescribedShareGroup)
+
+    def _shown(self, group: LiveShareGroup) -> DescribedShareGroup:
         return DescribedShareGroup(
             Errors.NONE,
             None,
-            group_id,
+            group.group_id,
             group_state=group.state,
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
@@ -262,14 +222,8 @@ class ShareGroups:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
-            assignment=described(self._metadata(), member.assigned),
+            assignment=described(self.metadata(), member.assigned),
         )
-
-
-def _share(group_id: str, group: object) -> LiveShareGroup:
-    if not isinstance(group, LiveShareGroup):
-        raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    return group
 
 
 def _known(group: LiveShareGroup, member_id: str, epoch: int) -> ShareMember:

@@ -13,7 +13,7 @@ from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.consumer_group import partitions_of
-from coordinator_core.coordinator.java.modern_group import member_of
+from coordinator_core.coordinator.java.modern_group import ModernGroup
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions, TimelineHashMap
@@ -24,7 +24,7 @@ SHARE_PROTOCOL_TYPE = "share"
 
 
 @dataclass(slots=True)
-class LiveShareGroup(ShareGroup):
+class LiveShareGroup(ShareGroup, ModernGroup[ShareMember]):
     """The replayed group with the questions of request handlers.
 
     Its maps iterate as Kafka's do. ``metadata_deadline_ms`` and ``_epoch`` are the refresh deadline of its topics'
@@ -37,13 +37,6 @@ class LiveShareGroup(ShareGroup):
     target_assignment: dict[str, Assignment] = field(default_factory=TimelineHashMap)
     metadata_deadline_ms: int = 0
     metadata_deadline_epoch: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def member(self, member_id: str) -> ShareMember:
-        return member_of(self.group_id, self.members, member_id)
 
     def target(self, member_id: str) -> Partitions:
         return partitions_of(self.target_assignment.get(member_id, {}))
@@ -79,12 +72,5 @@ class LiveShareGroup(ShareGroup):
     def validate_offset_delete(self) -> None:
         self._refuse()
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise ApiError(Errors.NON_EMPTY_GROUP)
-
     def tombstones(self) -> list[Record]:
         return records.group_tombstones(self.group_id)
-
-    def timer_keys(self) -> list[tuple[str, ...]]:
-        return [("session", self.group_id, member_id) for member_id in self.members]

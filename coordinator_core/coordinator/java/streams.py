@@ -17,13 +17,13 @@ from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import known_static, may_assign
+from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_describe import described, listed
 from coordinator_core.coordinator.java.streams_group import (
     LiveStreamsGroup,
     LiveStreamsRecords,
     initial_rebalance_key,
-    member_timer_keys,
 )
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
 from coordinator_core.coordinator.java.streams_reconciliation import reconcile
@@ -51,11 +51,10 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.releases.requests import RequestRules, StreamsRules
 
-Check = Callable[[str], None]
 METADATA_REFRESH_MS = (1 << 31) - 1
 
 
-class StreamsGroups:
+class StreamsGroups(ModernGroups[LiveStreamsGroup]):
     """The streams groups of one coordinator."""
 
     def __init__(
@@ -65,37 +64,31 @@ class StreamsGroups:
         metadata_hash: Callable[[Iterable[str]], int],
         rules: RequestRules,
     ) -> None:
+        super().__init__(manager, metadata, LiveStreamsGroup, "streams")
         self._rules = rules.streams or StreamsRules()
         self._emptied_group_is_assigned = rules.emptied_group_is_assigned
         self._plain_reply = StreamsGroupHeartbeatReply(Errors.NONE)
         if self._rules.takes_task_offsets:
             self._plain_reply = replace(self._plain_reply, acceptable_recovery_lag=-1, acceptable_recovery_lag_legacy=0)
-        self.manager = manager
-        self.settings = manager.settings
-        self.metadata = metadata
         self.metadata_hash = metadata_hash
         self.create_topics: Callable[[Mapping[str, int]], None] = lambda _topics: None
         """Has internal topics created, with their numbers of partitions; who owns the cluster sets it."""
         manager.on_streams_group_loaded = self._loaded
 
     @property
-    def _now_ms(self) -> int:
-        return self.manager.clock.now_ms
+    def session_timeout_ms(self) -> int:
+        return self.settings.group_streams_session_timeout_ms
+
+    def topics_of(self, group: LiveStreamsGroup) -> set[str]:
+        topology = group.streams_topology
+        return set() if topology is None else set(topologies.required_topics(topology))
 
     def _loaded(self, group: LiveStreamsGroup) -> None:
         """Sessions begin anew, and so does the time to revoke tasks."""
         for member in group.members.values():
-            self._restart_session(group.group_id, member.member_id)
+            self.restart_session(group.group_id, member.member_id)
             if member.state is MemberState.UNREVOKED_TASKS:
-                self._schedule_rebalance_timeout(group.group_id, member)
-
-    def topics_changed(self, names: set[str]) -> None:
-        """Groups that need one of these topics look at their topics again with the next heartbeat."""
-        for group in self.manager.groups.values():
-            if isinstance(group, LiveStreamsGroup):
-                topology = group.streams_topology
-                if topology is not None and names & set(topologies.required_topics(topology)):
-                    group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+                self.schedule_rebalance_timeout(group.group_id, member)
 
     # Heartbeat
 
@@ -146,7 +139,7 @@ class StreamsGroups:
         if bump or refines:
             group_epoch += 1
             out.append(records.epoch(group.group_id, group_epoch, metadata_hash, validated, configs))
-            group.metadata_deadline_ms = self._now_ms + METADATA_REFRESH_MS
+            group.metadata_deadline_ms = self.now_ms + METADATA_REFRESH_MS
             group.metadata_deadline_epoch = group_epoch
         self._delay_first_rebalance(group)
         target_epoch, targets = self._update_target(
@@ -180,10 +173,10 @@ class StreamsGroups:
         if reconciled != member:
             out.append(records.current(group_id, reconciled))
             if reconciled.state is MemberState.UNREVOKED_TASKS:
-                self._schedule_rebalance_timeout(group_id, reconciled)
+                self.schedule_rebalance_timeout(group_id, reconciled)
             else:
                 self.manager.timers.cancel(("rebalance", group_id, member.member_id))
-        self._restart_session(group_id, member.member_id)
+        self.restart_session(group_id, member.member_id)
 
     def _reply(
         self,
@@ -236,20 +229,19 @@ class StreamsGroups:
         which nothing goes over that no record holds.
         """
         group = self.manager.get_group(group_id)
-        if isinstance(group, LiveStreamsGroup):
-            return group
         if create and isinstance(group, JavaClassicGroup) and group.is_in(GroupState.EMPTY):
             out.append(group_tombstone(group_id))
             group = None
         if group is None and create:
             new: LiveStreamsGroup = LiveStreamsRecords({}, PROFILE).new_group(group_id)
             return new
-        what = f"Group {group_id} is not a streams group." if group else f"Streams group {group_id} not found."
-        raise ApiError(Errors.GROUP_ID_NOT_FOUND, what)
+        if group is None:
+            raise self.not_found(group_id)
+        return self.own(group_id, group)
 
     def _configure(self, group: LiveStreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int, bool]:
         """The topology with the cluster's topics, the hash of these, and whether it is another one."""
-        if group.topology is not None and group.configured is not None and not self._metadata_expired(group):
+        if group.topology is not None and group.configured is not None and not group.metadata_expired(self.now_ms):
             return group.configured, group.metadata_hash, False
         metadata_hash = self.metadata_hash(topologies.required_topics(topology))
         changed = metadata_hash != group.metadata_hash
@@ -262,9 +254,6 @@ class StreamsGroups:
     def _end_offset(self, group_id: str) -> int:
         """End of the group's offsets partition."""
         return len(self.manager.log.partitions.get(self.manager.partition_for(group_id), ()))
-
-    def _metadata_expired(self, group: LiveStreamsGroup) -> bool:
-        return self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
 
     # Target assignment
 
@@ -321,7 +310,7 @@ class StreamsGroups:
 
     def _may_assign(self, group: LiveStreamsGroup) -> bool:
         interval_ms = self.settings.group_streams_assignment_interval_ms
-        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
+        return may_assign(group.assignment_timestamp_ms, interval_ms, self.now_ms)
 
     def _assign(
         self,
@@ -349,7 +338,7 @@ class StreamsGroups:
         for member_id in specs:
             if targets[member_id] != before.get(member_id):
                 out.append(records.target(group.group_id, member_id, targets[member_id]))
-        out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
+        out.append(records.target_metadata(group.group_id, group_epoch, self.now_ms))
         return targets
 
     # Endpoints
@@ -417,31 +406,25 @@ class StreamsGroups:
     # Leaving and fencing
 
     def _leave(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatReply:
-        group = self.streams_group(request.group_id)
+        group = self.group(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
         reply = replace(self._plain_reply, member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
-            self._fence(group, group.member(request.member_id))
+            self.remove(group, request.member_id)
             return reply
         member = known_static(group.static_member(request.instance_id), request.member_id, request.instance_id)
         if request.member_epoch != LEAVE_STATIC_EPOCH:
-            self._fence(group, member)
+            self.remove(group, member.member_id)
             return reply
         self.manager.write(
             self.manager.partition_for(group.group_id), [records.current(group.group_id, members.away(member))]
         )
         return reply
 
-    def streams_group(self, group_id: str, *, written: bool = False) -> LiveStreamsGroup:
-        group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
-        if not isinstance(group, LiveStreamsGroup):
-            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-        return group
-
-    def _fence(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
+    def remove(self, group: LiveStreamsGroup, member_id: str) -> None:
         group_id = group.group_id
-        out = members.removal(group_id, member.member_id)
+        out = members.removal(group_id, group.member(member_id).member_id)
         out.append(
             records.epoch(
                 group_id,
@@ -454,45 +437,17 @@ class StreamsGroups:
         if self._emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self.manager.write(self.manager.partition_for(group_id), out)
-        for key in member_timer_keys(group_id, member.member_id):
-            self.manager.timers.cancel(key)
-
-    # Timers
-
-    def _fence_later(self, group_id: str, member_id: str, epoch: int | None = None) -> Callable[[], None]:
-        def fence() -> None:
-            try:
-                group = self.streams_group(group_id)
-                member = group.member(member_id)
-                if epoch is None or member.member_epoch == epoch:
-                    self._fence(group, member)
-            except ApiError:
-                # Group or member went before, or the log refuses: then the next timer tries.
-                return
-
-        return fence
-
-    def _restart_session(self, group_id: str, member_id: str) -> None:
-        fence = self._fence_later(group_id, member_id)
-        timeout_ms = self.settings.group_streams_session_timeout_ms
-        self.manager.timers.schedule(("session", group_id, member_id), timeout_ms, fence)
-
-    def _schedule_rebalance_timeout(self, group_id: str, member: LiveStreamsMember) -> None:
-        fence = self._fence_later(group_id, member.member_id, member.member_epoch)
-        key = ("rebalance", group_id, member.member_id)
-        self.manager.timers.schedule(key, member.rebalance_timeout_ms, fence)
+        self.cancel_timers(group_id, member_id)
 
     # Describe
 
     def describe(self, group_id: str, check: Check, *, topology_description: bool = False) -> DescribedStreamsGroup:
         """One group of a StreamsGroupDescribe; of descriptions of topologies (KIP-1331) none is stored."""
-        try:
-            check(group_id)
-            group = self.streams_group(group_id, written=True)
-        except ApiError as error:
-            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
-            return DescribedStreamsGroup(error.error, error.message, shown)
-        return described(group, self._end_offset(group_id), topology_description=topology_description)
+
+        def show(group: LiveStreamsGroup) -> DescribedStreamsGroup:
+            return described(group, self._end_offset(group_id), topology_description=topology_description)
+
+        return self.describe_by(group_id, check, show, DescribedStreamsGroup)
 
 
 def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:

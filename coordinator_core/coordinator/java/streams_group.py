@@ -9,11 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from coordinator_core.coordinator.classic import Ageing
-from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import streams_records as records
-from coordinator_core.coordinator.java.group import accept_any
-from coordinator_core.coordinator.java.modern_group import member_of
+from coordinator_core.coordinator.java.modern_group import CommittingModernGroup
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.java.streams_member import (
     NO_OFFSETS,
@@ -30,13 +27,12 @@ from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.protocol import from_json
 from coordinator_core.coordinator.record_data import StreamsTopology
 from coordinator_core.coordinator.replies import EndpointPartitions
-from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.model import StreamsGroup, TaskAssignment, Tasks
 from coordinator_core.groups.modern import StreamsRecords
 
 
 @dataclass(slots=True)
-class LiveStreamsGroup(StreamsGroup):
+class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
     """The replayed group with the questions of request handlers.
 
     What no record holds comes after ``members`` and ``target_assignment``: static members by instance id, processes by
@@ -66,19 +62,8 @@ class LiveStreamsGroup(StreamsGroup):
     """An assignment epoch, and the targets by member that its first heartbeat saw (``refinedAssignment``)."""
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def streams_topology(self) -> StreamsTopology | None:
         return None if self.topology is None else from_json(StreamsTopology, self.topology)
-
-    def member(self, member_id: str) -> LiveStreamsMember:
-        return member_of(self.group_id, self.members, member_id)
-
-    def static_member(self, instance_id: str | None) -> LiveStreamsMember | None:
-        member_id = self.static_members.get(instance_id) if instance_id is not None else None
-        return None if member_id is None else self.member(member_id)
 
     def replaced_by(self, member: LiveStreamsMember | None) -> str | None:
         """The id under which the group has this static member, if that is another one."""
@@ -153,50 +138,23 @@ class LiveStreamsGroup(StreamsGroup):
         topology = self.streams_topology
         return not self.is_empty and topology is not None and topic in source_subtopologies(topology)
 
-    def ageing(self) -> Ageing | None:
-        return Ageing(None)
-
-    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
-        generation = who.generation
-        if generation < 0 and not self.members:
-            return accept_any
-        if who.transactional and generation == -1 and not who.names_a_member:
-            return accept_any
-        member = self.member(who.member_id)
-        if not who.transactional and version < 9:
-            raise ApiError(Errors.UNSUPPORTED_VERSION)
-        if generation == member.member_epoch:
-            return accept_any
+    def validate_past_epoch(self, member: LiveStreamsMember, epoch: int) -> Validate:
         topology = self.streams_topology
-        if generation > member.member_epoch or topology is None:
-            raise ApiError(Errors.STALE_MEMBER_EPOCH)
+        if topology is None:
+            raise self.stale(member)
         subtopologies = source_subtopologies(topology)
         owned = member.active_since()
         revoking = since(member.pending_revocation.active, member.revoking_epochs)
 
         def validate(topic: str, _topic_id: str, partition: int) -> None:
-            """Accept an older epoch for a task that was the member's at that time (KIP-1251)."""
             subtopology = subtopologies.get(topic, "")
-            epoch = owned.get(subtopology, {}).get(partition)
-            if epoch is None:
-                epoch = revoking.get(subtopology, {}).get(partition)
-            if topic not in subtopologies or epoch is None or generation < epoch:
-                raise ApiError(Errors.STALE_MEMBER_EPOCH)
+            found = owned.get(subtopology, {}).get(partition)
+            if found is None:
+                found = revoking.get(subtopology, {}).get(partition)
+            if topic not in subtopologies or found is None or epoch < found:
+                raise self.stale(member)
 
         return validate
-
-    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if member_id is None and member_epoch < 0:
-            return
-        if member_epoch != self.member(member_id or "").member_epoch:
-            raise ApiError(Errors.STALE_MEMBER_EPOCH)
-
-    def validate_offset_delete(self) -> None:
-        """Refuse nothing: an OffsetDelete is checked topic by topic."""
-
-    def validate_delete(self) -> None:
-        if self.members:
-            raise ApiError(Errors.NON_EMPTY_GROUP)
 
     def tombstones(self) -> list[Record]:
         """The end of the group (``createGroupTombstoneRecords``)."""
@@ -211,8 +169,7 @@ class LiveStreamsGroup(StreamsGroup):
         ]
 
     def timer_keys(self) -> list[tuple[str, ...]]:
-        keys = [key for member_id in self.members for key in member_timer_keys(self.group_id, member_id)]
-        return [*keys, initial_rebalance_key(self.group_id)]
+        return [*CommittingModernGroup.timer_keys(self), initial_rebalance_key(self.group_id)]
 
 
 def _renamed(targets: Mapping[str, TaskAssignment], old_id: str, member_id: str) -> dict[str, TaskAssignment]:
@@ -220,10 +177,6 @@ def _renamed(targets: Mapping[str, TaskAssignment], old_id: str, member_id: str)
     if old_id in found:
         found[member_id] = found.pop(old_id)
     return found
-
-
-def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
-    return [(timer, group_id, member_id) for timer in ("session", "rebalance")]
 
 
 def initial_rebalance_key(group_id: str) -> tuple[str, ...]:
