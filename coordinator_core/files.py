@@ -50,7 +50,7 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, document: Any) -> None:
     """Write a JSON file so that a reader sees all of it or, until then, what was there before."""
-    storage.write_atomic(path, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+    storage.write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextmanager

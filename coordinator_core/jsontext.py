@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -44,7 +45,7 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
 
 def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
     """The text that ``json.dumps`` makes of a document, in pieces: objects and lists of the first levels are not made
-    whole."""
+    whole. An iterator is written as the list of its items."""
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
         before = "{"
         for name, one in value.items():
@@ -52,16 +53,16 @@ def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
             yield from json_pieces(one, depth - 1)
             before = ", "
         yield "}" if value else "{}"
-    elif isinstance(value, list) and len(value) > 1 and depth:
-        before = "["
-        for start in range(0, len(value), _ITEMS if depth == 1 else 1):
+    elif isinstance(value, list | Iterator) and depth:
+        before, items = "[", iter(value)
+        while some := list(islice(items, _ITEMS if depth == 1 else 1)):
             yield before
             if depth == 1:
-                yield _encoded(value[start : start + _ITEMS])[1:-1]
+                yield _encoded(some)[1:-1]
             else:
-                yield from json_pieces(value[start], depth - 1)
+                yield from json_pieces(some[0], depth - 1)
             before = ", "
-        yield "]"
+        yield "[]" if before == "[" else "]"
     else:
         yield _encoded(value)
 
@@ -100,9 +101,9 @@ def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) 
     """A function that reads parsed JSON as a value of type ``kind``; it raises :class:`FormError`.
 
     Types are ``str``, ``bool``, ``int`` (64 bits), ``float``, ``bytes`` (base64), enums (their values), an optional
-    one, tuples and lists of one, mappings by text or number, dataclasses, named tuples and ``TypedDict``. ``named``
-    gives the name of a field in JSON. A field with a default may be absent; with ``exact`` others may not be there,
-    except in a ``TypedDict``.
+    one, lists and tuples of one, tuples of several, mappings by text or number, dataclasses, named tuples and
+    ``TypedDict``. ``named`` gives the name of a field in JSON. A field with a default may be absent; with ``exact``
+    others may not be there, except in a ``TypedDict``.
     """
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
@@ -110,6 +111,8 @@ def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) 
     if origin in (Union, UnionType):
         (optional,) = (reader(one, named, exact=exact) for one in arguments if one is not NoneType)
         return lambda value: None if value is None else optional(value)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return _row([reader(one, named, exact=exact) for one in arguments])
     if origin in (tuple, list):
         return _items(origin, reader(arguments[0], named, exact=exact))
     if isinstance(origin, type) and issubclass(origin, Mapping) and not is_typeddict(kind):
@@ -157,6 +160,15 @@ def _items(kind: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except FormError as error:
             raise error.below(f"[{len(found)}]") from None
         return kind(found)
+
+    return read
+
+
+def _row(columns: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value.__class__ is not list or len(value) != len(columns):
+            raise FormError(f"expected a list of {len(columns)}")
+        return tuple(column(one) for column, one in zip(columns, value, strict=True))
 
     return read
 

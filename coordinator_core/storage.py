@@ -242,6 +242,24 @@ def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
 
+def read_utf8(path: str | Path) -> str:
+    """The text of a file that somebody named; ``UsageError`` when it is not UTF-8, or no regular file (without end)."""
+    try:
+        return bytes(read(str(path))).decode()
+    except UnicodeDecodeError as error:
+        raise unreadable(str(path), error) from None
+
+
+def write_text(path: str, text: str | Iterable[str]) -> None:
+    """Write a file of text, whole or in portions, as :func:`write_atomic` does.
+
+    What is no UTF-8, a name of a file say, is written as ``\\udcff``: visible in a text, and in JSON the escape of what
+    stands there.
+    """
+    portions = [text] if isinstance(text, str) else text
+    write_atomic(path, (portion.encode("utf-8", "backslashreplace") for portion in portions))
+
+
 def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 

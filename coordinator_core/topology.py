@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.untrusted import INT32_END
 
 TOPOLOGY_VERSION = 1
 NO_LEADER = -1
@@ -218,11 +219,10 @@ def load_topology(path: Path) -> Topology:
     Raises :class:`UsageError` for another form, or when partitions are not 0 to n-1.
     """
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        # Beside a log it may be a pipe or a device.
+        document = parse_json(bytes(storage.read(str(path))))
+    except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
     try:
         topics = {
             topic: _topic(topic, described)
@@ -260,9 +260,9 @@ def partition_info(one: Any) -> PartitionInfo:
     """A partition in the form of ``topology.json`` and ``topics.json``; ``KeyError`` and the like for another."""
     leader, epoch = one["leader"], one.get("leader_epoch")
     return PartitionInfo(
-        partition=int(one["partition"]),
-        leader=NO_LEADER if leader is None or int(leader) < 0 else int(leader),
-        leader_epoch=NO_EPOCH if epoch is None else int(epoch),
+        partition=_int32(one["partition"]),
+        leader=NO_LEADER if leader is None else max(NO_LEADER, _int32(leader)),
+        leader_epoch=NO_EPOCH if epoch is None else _int32(epoch),
         replicas=_ids(one.get("replicas")),
         isr=_ids(one.get("isr")),
         offline_replicas=_ids(one.get("offline_replicas")),
@@ -271,18 +271,27 @@ def partition_info(one: Any) -> PartitionInfo:
 
 
 def _ids(values: Any) -> tuple[int, ...]:
-    return tuple(int(one) for one in values or ())
+    return tuple(map(_int32, values or ()))
+
+
+def _int32(value: Any) -> int:
+    """A number of Kafka's, which is an int32; ``ValueError`` for anything else."""
+    if type(value) is not int or not -INT32_END <= value < INT32_END:
+        raise ValueError(value)
+    return value
 
 
 def _broker(one: Any) -> BrokerInfo:
     listeners = {
-        str(listener["security_protocol"]): (str(listener["host"]), int(listener["port"]))
+        str(listener["security_protocol"]): (str(listener["host"]), _int32(listener["port"]))
         for listener in one.get("listeners", ())
     }
     rack = one.get("rack")
-    if type(one["broker_id"]) is not int or not (rack is None or isinstance(rack, str)):
+    if not (rack is None or isinstance(rack, str)):
         raise TypeError(one)
-    return BrokerInfo(one["broker_id"], listeners, rack, bool(one.get("alive", True)), tuple(one.get("log_dirs", ())))
+    return BrokerInfo(
+        _int32(one["broker_id"]), listeners, rack, bool(one.get("alive", True)), tuple(one.get("log_dirs", ()))
+    )
 
 
 def _mentioned(partitions: Sequence[PartitionInfo]) -> list[dict[str, int]]:

@@ -10,6 +10,9 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+INT32_END, INT64_END = 1 << 31, 1 << 63
+"""First numbers that an int32, such as a partition or a broker id, and an int64, such as an offset, cannot be."""
+
 _FORMULA = ("=", "+", "-", "@")
 """Characters that a spreadsheet takes for a formula at the beginning of a cell."""
 
@@ -27,6 +30,26 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Like :func:`visible`, for text of several lines."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8: names of files with other bytes, and escapes in JSON, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def whole_number(text: str, end: int = INT64_END) -> int | None:
+    """The number below ``end`` that ``text`` is, of ASCII digits alone; ``None`` for any other text.
+
+    ``str.isdigit`` takes digits that ``int`` does not, and ``int`` fails on thousands of them.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        return None
+    number = int(text)
+    return number if number < end else None
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -12,10 +13,10 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.errors import ExitCode, RegroupError, WriteError, not_written
+from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
-from coordinator_core.untrusted import visible, visible_lines
+from coordinator_core.untrusted import is_utf8, visible, visible_lines
 
 _COMMANDS = {
     "capture": Place("capture", "Fetch the offsets topic of a live cluster, byte for byte."),
@@ -66,7 +67,9 @@ def main(args: list[str] | None = None) -> NoReturn:
 def run(args: list[str] | None = None) -> int:
     """Run the command line; returns the exit code instead of leaving."""
     try:
-        result: Any = cli.main(args=args, prog_name="regroup", standalone_mode=False)
+        words = sys.argv[1:] if args is None else args
+        _require_text(words)
+        result: Any = cli.main(args=words, prog_name="regroup", standalone_mode=False)
         flush()
     except click.exceptions.Abort:
         return _fail("interrupted", ExitCode.INTERNAL)
@@ -87,6 +90,13 @@ def run(args: list[str] | None = None) -> int:
     except Exception as error:
         return _internal(error)
     return int(result) if isinstance(result, int) else ExitCode.CLEAN
+
+
+def _require_text(words: Sequence[str]) -> None:
+    """No bytes of another encoding: names of Kafka are UTF-8, and so is each file that would name such a path."""
+    for word in words:
+        if "\0" in word or not is_utf8(word):
+            raise UsageError(f"{word}: an argument that is not UTF-8")
 
 
 def _internal(error: Exception) -> int:

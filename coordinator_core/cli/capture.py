@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.cli.options import Format, Whole, format_option, note, write_json, write_line
 from coordinator_core.cli.undo import undo_commands
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
@@ -27,8 +27,8 @@ _UNDO_SHOWN = 5
     metavar="FILE",
     help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
 )
-@click.option("--byte-rate", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second.")
-@click.option("--replica", type=int, metavar="BROKER", help="Fetch from this broker instead of the leaders.")
+@click.option("--byte-rate", type=Whole(min=1), metavar="BYTES", help="At most so many bytes a second.")
+@click.option("--replica", type=Whole(min=0), metavar="BROKER", help="Fetch from this broker instead of the leaders.")
 @click.option(
     "--topic-also",
     "topics_also",

@@ -11,6 +11,7 @@ from coordinator_core.cli.options import (
     Engine,
     Format,
     ReplayOptions,
+    Whole,
     format_option,
     note,
     replay_options,
@@ -55,7 +56,7 @@ _MOST_TOLD = 5
 )
 @click.option(
     "--offsets-partitions",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="Move groups to the partitions of a topic that has N of them.",
 )

@@ -9,6 +9,7 @@ import click
 from coordinator_core.cli.drill_observe import read_prediction
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 from coordinator_core.drill.compare import Verdict, compare
+from coordinator_core.drill.events import COMPARED
 from coordinator_core.drill.journal import read_journal
 from coordinator_core.drill.observed import observed
 from coordinator_core.errors import ExitCode
@@ -33,7 +34,7 @@ def compare_command(prediction: Path, journal: Path, output: str | None, output_
     Exit code 1: there are misses. 4: the drill was not done as a whole, or the cluster is not recovered.
     """
     said = read_prediction(prediction)
-    events = read_journal(journal)
+    events = read_journal(journal, shapes=COMPARED)
     seen = observed(events)
     comparison = compare(said, seen)
     document = drill_report(said, events, seen, comparison)

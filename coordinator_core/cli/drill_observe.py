@@ -8,25 +8,27 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import F, note
+from coordinator_core import storage
+from coordinator_core.cli.options import F, Finite, Whole, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.jsontext import parse_json
+from coordinator_core.untrusted import INT32_END, whole_number
 
 
 def read_prediction(path: Path) -> Prediction:
     """The prediction that ``drill predict --format json`` printed."""
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        document = parse_json(storage.read_utf8(path))
+    except ValueError as error:
         raise UsageError(f"{path}: not a prediction: {error}") from None
     return Prediction.from_json(document)
 
 
 def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Callable[[F], F]:
     """An option in seconds, ``least`` or more, whose help is ``what``."""
-    return click.option(name, type=click.FloatRange(min=least), default=default, show_default=True, help=what)
+    return click.option(name, type=Finite(min=least), default=default, show_default=True, help=what)
 
 
 @click.command("observe")
@@ -40,7 +42,7 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
     help="What drill predict --format json printed.",
 )
 @click.option("--fault-command", metavar="CMD", help="What breaks the cluster; run by /bin/sh.")
-@click.option("--pid", "pids", multiple=True, type=int, metavar="PID", help="Or: SIGKILL to this process.")
+@click.option("--pid", "pids", multiple=True, type=Whole(min=1), metavar="PID", help="Or: SIGKILL to this process.")
 @click.option("--recover-command", required=True, metavar="CMD", help="What mends it; always run afterwards.")
 @click.option(
     "--output",
@@ -58,7 +60,7 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
 @_seconds("--command-seconds", 600.0, "After so long a command is killed and has failed.")
 @click.option(
     "--interval-ms",
-    type=click.IntRange(min=50),
+    type=click.IntRange(min=50, max=3_600_000),
     default=500,
     show_default=True,
     help="Pause between two rounds of probes.",
@@ -85,8 +87,9 @@ def observe_command(
     The cluster must be in the state that the prediction begins with; else nothing is done (exit code 4). Exit
     code 1 when a committed offset went back or vanished.
     """
-    from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
+    from coordinator_core.cluster.drill_run import DrillOptions, observe
     from coordinator_core.cluster.settings import read_settings
+    from coordinator_core.drill.events import Outcome
 
     options = DrillOptions(interval_seconds=interval_ms / 1000, server_logs=_server_logs(server_logs), **given)
     settings = read_settings(bootstrap_server, command_config)
@@ -107,9 +110,10 @@ def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
     found = {}
     for value in values:
         broker, _, path = value.partition("=")
-        if not broker.isdigit() or not Path(path).is_file():
+        broker_id = whole_number(broker, INT32_END)
+        if broker_id is None or not Path(path).is_file():
             raise UsageError(f"--server-log: expected BROKER=FILE, found {value!r}")
-        found[int(broker)] = Path(path)
+        found[broker_id] = Path(path)
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Engine, Format, ReplayOptions, format_option, replay_options, write_line
+from coordinator_core.cli.options import Engine, Format, ReplayOptions, Whole, format_option, replay_options, write_line
 from coordinator_core.cli.source import (
     found_beside,
     open_snapshot,
@@ -44,6 +44,7 @@ from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.runs.read import is_run, open_run
 from coordinator_core.topology import Topology, load_topology
+from coordinator_core.untrusted import INT32_END, whole_number
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -79,9 +80,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help='Observed loads: JSON lines {"records": 100000, "load_ms": 400, "queued_ms": 0}.',
 )
 @click.option("--broker-config", type=_FILE, help="server.properties of the brokers (default: Kafka's defaults).")
-@click.option("--active-controller", type=int, metavar="ID", help="The controller that decides (default: topology).")
-@click.option("--rto-ms", type=click.IntRange(min=0), metavar="MS", help="Groups are to be served within this time.")
-@click.option("--rpo-ms", type=click.IntRange(min=0), metavar="MS", help="Commits of at most this time may be lost.")
+@click.option(
+    "--active-controller", type=Whole(min=0), metavar="ID", help="The controller that decides (default: topology)."
+)
+@click.option("--rto-ms", type=Whole(min=0), metavar="MS", help="Groups are to be served within this time.")
+@click.option("--rpo-ms", type=Whole(min=0), metavar="MS", help="Commits of at most this time may be lost.")
 @click.option("--cluster", metavar="NAME", help="Name of the cluster (default: that of the run).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
 @replay_options
@@ -125,7 +128,7 @@ def predict_command(
     prediction = predict(situation, wanted, Objectives(rto_ms, rpo_ms), predicted_at_ms=options.now_ms)
     document = json.dumps(prediction.to_json(), ensure_ascii=False)
     if output is not None:
-        storage.write_atomic(str(output), f"{document}\n".encode())
+        storage.write_text(str(output), f"{document}\n")
     write_line(document if output_format is Format.JSON else prediction_text(prediction))
     return ExitCode.CLEAN if prediction.verdict is Verdict.MET else ExitCode.FINDINGS
 
@@ -140,10 +143,11 @@ def _beside(paths: Sequence[str]) -> Path:
 def _scenario(given: str) -> Scenario:
     path = Path(given)
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else given
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{given}: {error}") from None
-    return Scenario.parse(text)
+        is_file = path.is_file()
+    except OSError:
+        # Longer than the name of a file.
+        is_file = False
+    return Scenario.parse(storage.read_utf8(path) if is_file else given)
 
 
 def _logs(
@@ -169,10 +173,11 @@ def _logs(
     by_broker: dict[int, dict[int, Copy]] = {}
     for given in brokers:
         name, _, directory = given.partition("=")
-        if not name.isdecimal() or not directory:
+        broker_id = whole_number(name, INT32_END)
+        if broker_id is None or not directory:
             raise UsageError(f"--broker {given}: expected ID=DIR")
         options, found = _replayed([directory], options)
-        by_broker[int(name)] = found
+        by_broker[broker_id] = found
     assert options.profile is not None
     return options.profile, cluster_logs(copies, by_broker, topology), cluster
 
@@ -206,10 +211,7 @@ def _calibration(server_logs: Sequence[Path], samples_file: Path | None, logs: C
 def _properties(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: {error}") from None
+    return parse_properties(storage.read_utf8(path))
 
 
 def _coordinator_settings(properties: dict[str, str], path: Path | None) -> BrokerSettings:

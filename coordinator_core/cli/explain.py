@@ -11,7 +11,7 @@ from coordinator_core.cli.source import log_paths, open_snapshot, warn_about_dam
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
-from coordinator_core.untrusted import visible
+from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 
 @click.command("explain")
@@ -53,9 +53,10 @@ def _subject(group_id: str, topic: str | None) -> Subject:
     name, colon, partition = topic.partition(":")
     if not colon:
         return Subject(group_id, name)
-    if not partition.isdigit():
+    number = whole_number(partition, INT32_END)
+    if number is None:
         raise click.UsageError(f"--topic {topic}: expected TOPIC or TOPIC:PARTITION")
-    return Subject(group_id, name, int(partition))
+    return Subject(group_id, name, number)
 
 
 def _text(event: Event) -> str:

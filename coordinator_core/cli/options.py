@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,7 +20,10 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
-from coordinator_core.untrusted import visible_lines
+from coordinator_core.untrusted import INT64_END, visible_lines
+
+_MOST = 9e9
+"""A little below the longest time that Python's clocks can wait, 2^63 nanoseconds."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +57,26 @@ class ReplayOptions:
     engine: Engine
     master: str
     fold_cache: FoldCache | None
+
+
+class Whole(click.IntRange):
+    """A whole number far from the ends of an int64: what is added to it stays one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number: int = super().convert(value, param, ctx)
+        if abs(number) >= INT64_END // 2:
+            self.fail(f"{number} is too large.", param, ctx)
+        return number
+
+
+class Finite(click.FloatRange):
+    """A number that a clock can wait for, in seconds or days, or that can be a rate in bytes: no NaN, no infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not abs(number) <= _MOST:
+            self.fail(f"{number} is no number up to {_MOST:g}.", param, ctx)
+        return number
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -105,7 +128,7 @@ def offsets_partitions_option(command: F) -> F:
     """The option ``--offsets-topic-num-partitions``."""
     return click.option(
         "--offsets-topic-num-partitions",
-        type=click.IntRange(min=1),
+        type=Whole(min=1),
         help="Partitions of __consumer_offsets (default: told by the topology or by where the groups are, else "
         f"{DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS}).",
     )(command)
@@ -125,7 +148,7 @@ _SNAPSHOT_OPTIONS = together(
         type=click.Choice(["classic", "new"]),
         help="Which coordinator, for releases that have both.",
     ),
-    click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
+    click.option("--now-ms", type=Whole(min=0), metavar="MS", help="The time to judge by (default: the clock)."),
     click.option(
         "--partial",
         is_flag=True,
@@ -238,14 +261,19 @@ client_options = together(
 
 def write_line(text: str) -> None:
     """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
-    write(text.encode("utf-8", "surrogateescape") + b"\n")
+    write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_json(document: object) -> None:
     """Write one JSON document, on one line, piece by piece: its text is as large as the document."""
-    for piece in json_pieces(document):
-        write(piece.encode("utf-8", "surrogateescape"))
+    write_text(json_pieces(document))
     write_line("")
+
+
+def write_text(pieces: Iterable[str]) -> None:
+    """Write text that comes in pieces."""
+    for piece in pieces:
+        write(piece.encode("utf-8", "backslashreplace"))
 
 
 def note(text: str) -> None:

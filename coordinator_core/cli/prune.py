@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from coordinator_core.cli.options import Format, clock_ms, format_option, write_json, write_line
+from coordinator_core.cli.options import Finite, Format, Whole, clock_ms, format_option, write_json, write_line
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
@@ -16,10 +16,10 @@ from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
 @click.option(
     "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these (repeatable). Default: all kinds."
 )
-@click.option("--keep", "newest", type=click.IntRange(min=1), metavar="N", help="The newest N of each kind stay.")
-@click.option("--keep-days", "days", type=click.FloatRange(min=1), metavar="D", help="What is younger stays.")
+@click.option("--keep", "newest", type=Whole(min=1), metavar="N", help="The newest N of each kind stay.")
+@click.option("--keep-days", "days", type=Finite(min=1), metavar="D", help="What is younger stays.")
 @click.option("--apply", is_flag=True, help="Delete. Without it nothing is changed.")
-@click.option("--now-ms", type=int, metavar="MS", help="The time to judge by. Default: the clock.")
+@click.option("--now-ms", type=Whole(min=0), metavar="MS", help="The time to judge by. Default: the clock.")
 @format_option(Format.TEXT, Format.JSON)
 def prune_command(
     output: str,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import ReplayOptions, note, snapshot_options, write_line
+from coordinator_core.cli.options import Finite, ReplayOptions, Whole, note, snapshot_options, write_line
 from coordinator_core.cli.reconcile import (
     NEVER,
     exit_code,
@@ -44,14 +44,14 @@ from coordinator_core.runs.read import is_run
 @click.option("--pushgateway", metavar="URL", help="Replace the metrics of the cluster at this Prometheus Pushgateway.")
 @click.option(
     "--load-bytes-per-second",
-    type=click.FloatRange(min=1),
+    type=Finite(min=1),
     metavar="N",
     help="How fast the brokers load offsets partitions: bytes by their metric partition-load-time. "
     f"[default: {LOAD_BYTES_PER_SECOND}, a 4.3.1 broker on two cores]",
 )
 @click.option(
     "--max-series",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=MAX_SERIES,
     show_default=True,
     help="Most Prometheus series of one metric; sums are always there.",

@@ -118,7 +118,7 @@ def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output
 def _write_names(path: str, found: Sequence[Stuck]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(pair for one in found for pair in one.names.items())
-    storage.write_atomic(path, text.getvalue().encode())
+    storage.write_text(path, text.getvalue())
 
 
 def _document(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator_core.cli.options import Format, client_options, format_option, note, write_json, write_line
+from coordinator_core.cli.options import Finite, Format, client_options, format_option, note, write_json, write_line
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
@@ -34,7 +34,7 @@ _ERRORS_SHOWN = 20
 )
 @click.option(
     "--wait-empty",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Wait so long for groups to lose their members and for transactions to end.",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +12,7 @@ from coordinator_core import files, storage
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
+    Whole,
     clock_ms,
     format_option,
     replay_options,
@@ -36,6 +35,7 @@ from coordinator_core.restore.model import Plan, write_plan
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import (
     Wanted,
+    csv_rows,
     incidents_of,
     read_csv,
     renamed,
@@ -47,6 +47,7 @@ from coordinator_core.restore.target import Target, groups_of, topics_of, with_r
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.untrusted import INT32_END, whole_number
 
 _MANIFEST = "capture.json"
 
@@ -84,7 +85,7 @@ _source_options = together(
 )
 
 _scenario_options = together(
-    click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset."),
+    click.option("--to-offset", type=Whole(min=0), metavar="N", help="To this offset."),
     click.option("--to-datetime", metavar="TIME", help="To the first record at or after this time."),
     click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last hours or days."),
     click.option("--shift-by", type=int, metavar="N", help="By so many offsets, forward or back."),
@@ -291,28 +292,21 @@ def _names(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def _names_of_file(path: str) -> dict[str, str]:
     found = {}
-    rows = csv.reader(_text_of(path).splitlines())
-    for row in rows:
+    for where, row in csv_rows(path, storage.read_utf8(path)):
         if len(row) != 2 or not all(row):
-            raise UsageError(f"{path}: line {rows.line_num}: expected old,new; found {len(row)} fields")
+            raise UsageError(f"{where}: expected old,new; found {len(row)} fields")
         found[row[0]] = row[1]
     return found
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _before(texts: Sequence[str]) -> dict[int, int] | None:
     found = {}
     for text in texts:
         partition, _, offset = text.partition(":")
-        if not all(part.isascii() and part.isdigit() for part in (partition, offset)):
+        number, record = whole_number(partition, INT32_END), whole_number(offset)
+        if number is None or record is None:
             raise UsageError(f"--before-record {text}: expected PARTITION:OFFSET")
-        found[int(partition)] = int(offset)
+        found[number] = record
     return found or None
 
 
@@ -321,7 +315,7 @@ def _wanted(
 ) -> tuple[Wanted | None, str]:
     """Offsets of the source, and what to call it; ``None``: those that the target holds."""
     if from_file is not None:
-        return read_csv(from_file, _text_of(from_file), groups), from_file
+        return read_csv(from_file, storage.read_utf8(from_file), groups), from_file
     if not paths:
         return None, ""
     name = ", ".join(paths)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
+from coordinator_core.cli.options import Whole
 from coordinator_core.lifecycle.compact_plan import DAY_MS
 
 offsets_retention_option = click.option(
     "--offsets-retention-ms",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="MS",
     help="offsets.retention.minutes of the brokers, in milliseconds (default: that of the release).",
 )
 delete_retention_option = click.option(
     "--delete-retention-ms",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=DAY_MS,
     show_default=True,
     metavar="MS",

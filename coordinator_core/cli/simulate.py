@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from coordinator_core.cli.options import note, write_json, write_line
+from coordinator_core.cli.options import Whole, note, write_json, write_line
 from coordinator_core.coordinator.trace import add_given, differences, observed, play, read_trace
 from coordinator_core.coordinator.trace.compare import TOLERANCE_MS
 from coordinator_core.errors import ExitCode
@@ -25,7 +25,7 @@ from coordinator_core.untrusted import visible
 @click.option("--write-given", is_flag=True, help="Write what a TRACE gives the model into its first line, once.")
 @click.option(
     "--time-tolerance-ms",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=TOLERANCE_MS,
     show_default=True,
     metavar="MS",

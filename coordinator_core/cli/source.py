@@ -56,10 +56,10 @@ def load_source(paths: Sequence[str], options: ReplayOptions, *, whole_metadata:
     Without ``whole_metadata`` a digest may stand for metadata, see ``merge.schema``.
     """
     if len(paths) == 1 and is_run(paths[0]):
-        return _from_run(open_run(paths[0]), options)
+        return _from_run(open_run(paths[0]), options, whole_metadata)
     if options.engine is Engine.SPARK:
         with as_run(paths, options) as path:
-            return _from_run(open_run(path), replace(options, profile=None))
+            return _from_run(open_run(path), replace(options, profile=None), whole_metadata)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     states = replay_snapshot(
@@ -201,9 +201,9 @@ def run_spark_app(
     return summary
 
 
-def _from_run(run: Run, options: ReplayOptions) -> ReplayedSource:
+def _from_run(run: Run, options: ReplayOptions, whole_metadata: bool) -> ReplayedSource:
     if options.profile is not None:
         raise already_replayed(run)
-    states = run.states()
+    states = run.states(whole_metadata=whole_metadata)
     warn_about_load_failures(states, run.profile)
     return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.options import (
+    Finite,
+    Format,
+    ReplayOptions,
+    Whole,
+    format_option,
+    replay_options,
+    write_json,
+    write_line,
+)
 from coordinator_core.cli.retention import delete_retention_option
 from coordinator_core.cli.source import load_source, log_paths, open_snapshot
 from coordinator_core.errors import UsageError
@@ -21,14 +30,14 @@ from coordinator_core.reports.stats import stats_document, stats_text
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option(
     "--top",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=10,
     show_default=True,
     help="Lines of each table of the text.",
 )
 @click.option(
     "--min-cleanable-dirty-ratio",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
     show_default=True,
     metavar="RATIO",
@@ -49,14 +58,16 @@ def stats_command(
     """Sizes in the log: records, bytes, dead bytes and commit rate by group, topic and member
     client; what keeps the broker's cleaner from it; what compaction would leave.
 
-    The log must be sound. Of a RUN, the logs that it was made from are read again.
+    The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
+    are read again.
     """
     source = load_source(paths, options, whole_metadata=False)
     snapshot, _ = open_snapshot(log_paths(paths), options)
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
-    # Bytes that a starting broker would cut, or would not load, are not part of the log.
+    # Bytes that a starting broker would cut, or would not load, are not part of the log; those that it does not verify
+    # are read as they are.
     partial = options.on_damage is OnDamage.RECOVER
     partitions = [
         forensics(
@@ -65,6 +76,7 @@ def stats_command(
             rules=rules,
             topic_names=source.topic_names,
             min_cleanable_dirty_ratio=min_cleanable_dirty_ratio,
+            as_broker=partial,
         )
         for log in (loadable(log) if partial else log for log in snapshot.partitions)
     ]

@@ -10,6 +10,7 @@ import click
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
+    Whole,
     format_option,
     note,
     replay_options,
@@ -43,13 +44,13 @@ _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_
 )
 @click.option(
     "--offsets-partitions",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="The offsets topic that loads this log has N partitions.",
 )
 @click.option(
     "--retention-ms",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="MS",
     help="offsets.retention.minutes becomes this, in milliseconds; today's is --offsets-retention-ms.",
 )

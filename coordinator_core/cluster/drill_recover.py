@@ -13,9 +13,9 @@ from pathlib import Path
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import interruptible, undisturbed
 from coordinator_core.cluster.drill_restore import clean_up, recover_cluster
-from coordinator_core.cluster.drill_run import Outcome
 from coordinator_core.cluster.drill_states import note_states
 from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.drill.events import RECOVERED, Outcome
 from coordinator_core.drill.journal import Event, Journal, JournalBusyError, of_kind, read_journal
 from coordinator_core.errors import RegroupError
 
@@ -39,7 +39,7 @@ def recover(
         # Killed before its first line: nothing was done.
         return Outcome.KILLED, True
     with interruptible(), _taken(journal, command_seconds + limit_seconds) as opened:
-        events = read_journal(journal)
+        events = read_journal(journal, shapes=RECOVERED)
         verdicts = of_kind(events, "verdict")
         if verdicts and (verdicts[-1]["recovered"] or not of_kind(events, "method")):
             return Outcome(verdicts[-1]["outcome"]), True
@@ -58,7 +58,7 @@ def recover(
 
 def _taken(journal: Path, seconds: float) -> Journal:
     """The journal, once the drill that writes to it has ended."""
-    read_journal(journal)
+    read_journal(journal, shapes=RECOVERED)
     deadline = time.monotonic() + seconds
     told = False
     while True:
@@ -67,7 +67,7 @@ def _taken(journal: Path, seconds: float) -> Journal:
         except JournalBusyError:
             if time.monotonic() > deadline:
                 raise
-        begin = read_journal(journal)[0]
+        begin = read_journal(journal, shapes=RECOVERED)[0]
         if not told and begin["host"] == socket.gethostname():
             # Whoever holds the lock is the drill: its process id is not another's meanwhile.
             with suppress(ProcessLookupError):

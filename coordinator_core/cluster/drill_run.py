@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 
 from coordinator_core import __version__
@@ -30,6 +29,7 @@ from coordinator_core.cluster.drill_tail import Pin, gained, pins
 from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
+from coordinator_core.drill.events import Outcome
 from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
@@ -38,18 +38,6 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
 _LOOK_SECONDS = 0.1
-
-
-class Outcome(StrEnum):
-    """Outcome of a drill. Only ``OBSERVED`` can be compared as a whole."""
-
-    OBSERVED = "observed"
-    NOT_STEADY = "not_steady"
-    """Nothing was done to the cluster."""
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    KILLED = "killed"
-    """Written by the command that recovers the cluster after the drill was killed."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from coordinator_core.cluster.chunks import Chunk, Column, DamagedBatchError, sp
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.log.types import SegmentFile
+from coordinator_core.untrusted import whole_number
 
 SEGMENT_BYTES = 100 << 20
 """Size at which a new segment begins, as ``offsets.topic.segment.bytes``; later captures add to the last one only."""
@@ -214,9 +215,9 @@ class PartitionFiles:
     def _scan(self) -> None:
         paths = sorted(self.directory.glob("*.log"))
         for index, path in enumerate(paths):
-            if not path.stem.isdigit() or len(path.stem) != 20:
+            base = whole_number(path.stem)
+            if base is None or len(path.stem) != 20:
                 raise UsageError(f"{path}: not a segment of a capture")
-            base = int(path.stem)
             if self.segments and base < self.segments[-1].next_offset:
                 self._drop(paths[index:])
                 return

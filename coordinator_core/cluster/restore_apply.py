@@ -30,6 +30,7 @@ from coordinator_core.cluster.files import sync_directory
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets
 from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.drill.events import RESTORED
 from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Event, Journal, of_kind, read_journal
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType
@@ -175,7 +176,7 @@ def begun_apply(directory: Path, digest: str) -> list[Event]:
     """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``."""
     path = directory / JOURNAL
     # Without a whole line it was cut off before anything was done.
-    events = read_journal(path, FIRST_EVENT) if path.exists() and b"\n" in path.read_bytes() else []
+    events = read_journal(path, FIRST_EVENT, RESTORED) if path.exists() and b"\n" in path.read_bytes() else []
     if events and events[0]["plan_digest"] != digest:
         raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
     return events

@@ -28,6 +28,7 @@ from coordinator_core.restore.target import (
 from coordinator_core.rules.topics import UNKNOWN
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.topology import TopicInfo
+from coordinator_core.untrusted import INT32_END, whole_number
 
 _BROKER_RESOURCE = 4
 _METADATA_SETTING = "offset.metadata.max.bytes"
@@ -130,8 +131,9 @@ def _metadata_limit(client: Client) -> int:
     answer = client.ask(lambda: DescribeConfigsRequest(resources=[asked], max_version=2), broker)
     for result in answer.results:
         for config in () if result.error_code else result.configs:
-            if config.name == _METADATA_SETTING and (config.value or "").isdigit():
-                return int(config.value)
+            number = whole_number(config.value or "", INT32_END) if config.name == _METADATA_SETTING else None
+            if number is not None:
+                return number
     return METADATA_LIMIT
 
 

@@ -11,6 +11,7 @@ from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.restore_apply import CAPTURE, PLAN
 from coordinator_core.cluster.restore_target import live_groups, live_target
+from coordinator_core.drill.events import RESTORED
 from coordinator_core.drill.journal import JOURNAL, Event, of_kind, read_journal
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
@@ -27,7 +28,7 @@ from coordinator_core.runs.local import replay_snapshot
 
 def read_apply(directory: Path) -> tuple[Plan, list[Event]]:
     """Plan and journal of an apply; ``UsageError`` where there is none."""
-    events = read_journal(directory / JOURNAL, FIRST_EVENT)
+    events = read_journal(directory / JOURNAL, FIRST_EVENT, RESTORED)
     plan, digest = read_plan(directory / PLAN)
     if digest != events[0]["plan_digest"]:
         raise UsageError(f"{directory}: {PLAN} is not the plan that was applied")

@@ -11,6 +11,7 @@ from typing import Any
 from coordinator_core.cluster import oauth, tls
 from coordinator_core.cluster.properties import JaasEntry, parse_jaas, parse_properties
 from coordinator_core.errors import UsageError
+from coordinator_core.untrusted import INT32_END, whole_number
 
 CLIENT_ID = "regroup"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -89,7 +90,7 @@ def _servers(text: str) -> tuple[str, ...]:
     servers = tuple(part.strip() for part in text.split(",") if part.strip())
     for server in servers:
         host, colon, port = server.rpartition(":")
-        if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        if not (colon and host and whole_number(port, 65536)):
             raise UsageError(f"--bootstrap-server: expected host:port, found {server!r}")
     if not servers:
         raise UsageError("--bootstrap-server: names no broker")
@@ -145,6 +146,8 @@ def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
     value = properties.get(key)
     if value is None:
         return default
-    if not value.strip().isdigit() or int(value) == 0:
+    # Kafka's settings of this kind are int32.
+    number = whole_number(value.strip(), INT32_END)
+    if not number:
         raise UsageError(f"{key}: expected milliseconds, found {value!r}")
-    return int(value)
+    return number

@@ -84,7 +84,7 @@ class CaptureDirectory:
 
     def write(self, name: str, document: Any) -> None:
         text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=False)
-        storage.write_atomic(str(self.path / name), (text + "\n").encode())
+        storage.write_text(str(self.path / name), text + "\n")
 
     def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Write log start offsets as a broker's checkpoint: a log may begin within its first segment, or in a batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -126,8 +127,9 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
         sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
-    counted = run.table("offsets")["offsets_partition"].value_counts().to_pylist()
-    stored = {row["values"]: row["counts"] for row in counted}
+    stored: Counter[int] = Counter()
+    for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
+        stored.update(rows["offsets_partition"].to_pylist())
     for state in run.states(tables=tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(

@@ -11,15 +11,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import parse_json, reader
+from coordinator_core.untrusted import INT64_END
 
 JOURNAL = "journal.jsonl"
 JOURNAL_VERSION = 1
+
+Shapes = Mapping[str, Any]
+"""Type of an event by its kind, with its ``stage`` behind it where it has several; other kinds are not looked at."""
+
+_ANY: Shapes = {}
 
 Event = dict[str, Any]
 """``at_ms`` (epoch milliseconds), ``event``, and what ``docs/drill.md`` lists for that kind of event."""
@@ -88,21 +95,18 @@ class Journal:
                 raise JournalWriteError(f"{self.path}: the event {event} cannot be written: {error.strerror}") from None
 
 
-def read_journal(path: str | Path, first_event: str = "drill") -> list[Event]:
+def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = _ANY) -> list[Event]:
     """The whole events of a journal, which begins with ``first_event``.
 
-    ``DamagedInputError`` names the byte where it is none.
+    ``DamagedInputError`` names the byte where it is none, or where an event is not as ``shapes`` say.
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    content = bytes(storage.read(str(path)))
     events: list[Event] = []
     position = 0
     for line in content.splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break
-        events.append(_event(line, str(path), position))
+        events.append(_event(line, str(path), position, shapes))
         position += len(line)
     first: Event = events[0] if events else {}
     if first.get("event") != first_event:
@@ -122,15 +126,23 @@ def of_kind(events: Iterable[Event], kind: str, **values: Any) -> list[Event]:
     ]
 
 
-def _event(line: bytes, path: str, position: int) -> Event:
+def _event(line: bytes, path: str, position: int, shapes: Shapes) -> Event:
     try:
         event: Any = parse_json(line.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise _damage(path, position, f"not JSON: {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         raise _damage(path, position, "not an event")
-    if type(event.get("at_ms")) is not int:
+    at_ms = event.get("at_ms")
+    if type(at_ms) is not int or not 0 <= at_ms < INT64_END:
         raise _damage(path, position, "an event without its time")
+    kind = event["event"]
+    shape = shapes.get(kind, shapes.get(f"{kind} {event.get('stage')}"))
+    if shape is not None and event.get("journal_version", JOURNAL_VERSION) == JOURNAL_VERSION:
+        try:
+            reader(shape)(event)
+        except ValueError as error:
+            raise _damage(path, position, f"not an event {kind}: {error}") from None
     return event
 
 

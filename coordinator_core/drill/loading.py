@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from coordinator_core import storage
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
@@ -55,7 +56,7 @@ def server_log_samples(lines: Iterable[str], records: Mapping[int, int]) -> list
 def read_samples(path: Path) -> list[LoadSample]:
     """Observed loads from JSON lines of :class:`LoadSample`. Raises :class:`UsageError` with the line."""
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(storage.read_text(str(path)).splitlines(), 1):
         try:
             found.append(from_json(LoadSample, parse_json(line)))
         except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -84,9 +83,10 @@ class Scenario:
         """
         if text.lstrip().startswith("{"):
             try:
-                return cls.from_json(parse_json(text))
-            except json.JSONDecodeError as error:
+                document = parse_json(text)
+            except ValueError as error:
                 raise UsageError(f"scenario: not JSON: {error}") from None
+            return cls.from_json(document)
         name, _, what = text.strip().partition("=")
         try:
             kind = Kind(name)

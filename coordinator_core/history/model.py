@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
 from coordinator_core.lifecycle.expiry import Condition
+from coordinator_core.merge.packed import PackedText
 from coordinator_core.releases import Profile
 
 
@@ -112,7 +113,8 @@ class Version:
 
     It is valid from ``place`` on, or from the end marker ``valid_from`` of its transaction; ``end`` is ``None`` while
     it stands. A commit of an aborted transaction is none. ``generation`` is the group's generation, or epoch, at
-    the commit.
+    the commit. ``metadata`` is that of ``last``, which has none itself, as values of histories do: of one log they may
+    be gigabytes, so they are kept packed, or not at all (:func:`~coordinator_core.history.read.read_history`).
     """
 
     first: CommittedOffset
@@ -127,6 +129,7 @@ class Version:
     """Record offsets that the cleaner has removed from the partition up to ``last``."""
     commits: int = 1
     largest_step: int = 0
+    metadata: str | PackedText = ""
     still: Place | None = None
     stood: int = 0
     """Commits of the value of ``last`` after ``still``."""

@@ -39,6 +39,7 @@ from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records, with_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
+from coordinator_core.merge.packed import PackedText, PackedTexts
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
@@ -53,6 +54,8 @@ SMALL_STEP = 1000
 FEW_COMMITS = 3
 """A step that is larger than this, and than so many times the largest one before, begins a new version once there are
 a few commits."""
+_LONG_NAMES = 1000
+"""Characters from which on a name is kept once, and not with each offset key."""
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
@@ -66,6 +69,7 @@ def read_history(
     deletions: Deletions | None,
     topic_names: Mapping[str, str],
     every_commit: bool = False,
+    texts: PackedTexts | None = None,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     end_offset: int | None = None,
@@ -78,13 +82,13 @@ def read_history(
     looked at, which makes no difference to what is returned.
 
     Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
-    happened and not how often groups commit. ``end_offset``: no further. ``seen`` takes every batch that is read.
-    Raises as ``read_records`` does.
+    happened and not how often groups commit. ``texts`` keeps metadata; without it histories have none.
+    ``end_offset``: no further. ``seen`` takes every batch that is read. Raises as ``read_records`` does.
     """
     passing = None
     if groups is not None:
         passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
-    reader = HistoryReader(log, profile, passing, deletions, topic_names, every_commit)
+    reader = HistoryReader(log, profile, passing, deletions, topic_names, every_commit, texts)
     read = passing.read if passing is not None and passes else read_records
     for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
@@ -148,6 +152,7 @@ class HistoryReader:
         deletions: Deletions | None,
         topic_names: Mapping[str, str],
         every_commit: bool,
+        texts: PackedTexts | None,
     ) -> None:
         self._profile = profile
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
@@ -160,6 +165,8 @@ class HistoryReader:
         self._topic_names = dict(topic_names)
         self._passing = passing
         self._merges = not every_commit
+        self._texts = texts
+        self._long_names: dict[str, str] = {}
         self._members: dict[str, tuple[Member, ...]] = {}
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
         self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
@@ -278,7 +285,11 @@ class HistoryReader:
         failures = len(self._replayer.load_failures())
         match meaning:
             case OffsetRecord():
-                group_id = meaning.offset_key.group_id
+                key = meaning.offset_key
+                if len(key.group_id) + len(key.topic) > _LONG_NAMES:
+                    key = OffsetKey(self._known(key.group_id), self._known(key.topic), key.partition)
+                    meaning = meaning._replace(offset_key=key)
+                group_id = key.group_id
                 self._weigh(group_id, batch, record, place)
                 self._offset(batch, records, record, place, meaning)
             case GroupRecord():
@@ -294,6 +305,9 @@ class HistoryReader:
                 return
         for failure in self._replayer.load_failures()[failures:]:
             self._group(group_id).changes.append(Change(ChangeKind.REFUSED, place, None, cause=failure.detail))
+
+    def _known(self, name: str) -> str:
+        return self._long_names.setdefault(name, name)
 
     def _weigh(self, group_id: str, batch: Batch, record: Record, place: Place) -> None:
         group = self._group(group_id)
@@ -338,21 +352,31 @@ class HistoryReader:
             versions = self._group(key.group_id).versions.setdefault(key, [])
             commit = _Commit(key, place, owner, generation_of(group), versions)
             self._requests.setdefault(key.group_id, []).append(commit)
+        metadata, meaning = _without_metadata(meaning)
         replayer.replay_data(batch, records, record, meaning)
+        kept = "" if self._texts is None else self._texts.add(metadata)
         if is_pending(batch, self._profile):
             value = replayer.pending(key)[batch.producer_id]
-            version = self._version(value, place, group, owner, bool(members))
+            version = self._version(value, kept, place, group, owner, bool(members))
             self._pending.setdefault(batch.producer_id, {})[key] = version
             return
         committed = replayer.committed(key)
         assert committed is not None
-        self._add(key, self._version(committed, place, group, owner, bool(members)))
+        self._add(key, self._version(committed, kept, place, group, owner, bool(members)))
 
     def _version(
-        self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
+        self,
+        value: CommittedOffset,
+        metadata: str | PackedText,
+        place: Place,
+        group: Group | None,
+        owner: Member | None,
+        had_members: bool,
     ) -> Version:
         generation, missing = generation_of(group), self._history.missing
-        return Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
+        version = Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
+        version.metadata = metadata
+        return version
 
     def _add(self, key: OffsetKey, version: Version) -> None:
         held = self._held.setdefault(key.group_id, {})
@@ -370,6 +394,7 @@ class HistoryReader:
                 )
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
                 previous.still, previous.stood = version.still, version.stood
+                previous.metadata = version.metadata
                 previous.commits += 1
                 return
             previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
@@ -498,6 +523,13 @@ class HistoryReader:
             causes.append("a regular expression was resolved anew")
         elif record.key_type in (6, 12, 20):
             causes.clear()
+
+
+def _without_metadata(commit: OffsetRecord) -> tuple[str, OffsetRecord]:
+    """The metadata of a commit, and the commit without it."""
+    value = commit.value or {}
+    metadata: str = value["metadata"]
+    return metadata, commit._replace(value=value | {"metadata": ""}) if metadata else commit
 
 
 class _Commit(NamedTuple):

@@ -22,7 +22,7 @@ def history_rows(group: GroupHistory) -> Iterator[dict[str, Any]]:
             "first_committed_offset": version.first.committed_offset,
             "commits": version.commits,
             "leader_epoch": version.last.leader_epoch,
-            "metadata": version.last.metadata,
+            "metadata": str(version.metadata),
             "generation": version.generation,
             **place_of(version.place),
             "valid_from": version.valid_from.record_offset,

@@ -42,6 +42,7 @@ from coordinator_core.history.spill import Spilled
 from coordinator_core.history.taking import Taken, take_history
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.releases import Profile
 
 PORTION_ROWS = 1 << 18
@@ -115,9 +116,16 @@ def history_tables(
         for log in snapshot.partitions
     ]
 
-    def read(one: Taken, groups: Sequence[str]) -> Iterable[GroupHistory]:
+    def read(one: Taken, groups: Sequence[str], texts: PackedTexts | None = None) -> Iterable[GroupHistory]:
         found = read_history(
-            one.log, profile, groups=groups, deletions=None, topic_names=names, on_damage=on_damage, damage=[]
+            one.log,
+            profile,
+            groups=groups,
+            deletions=None,
+            topic_names=names,
+            on_damage=on_damage,
+            damage=[],
+            texts=texts,
         )
         return found.groups.values()
 
@@ -136,7 +144,7 @@ def history_tables(
                 yield found
         one.spill.close()
         for groups in _batched(one.special, special_records):
-            again = list(read(one, groups))
+            again = list(read(one, groups, PackedTexts()))
             judge.decide(again)
             settle_origins(again, transactional_ids)
             rows = [row for group in again for row in history_rows(group)]

@@ -139,10 +139,10 @@ class _Taker(HistoryReader):
         self._spill = Spill()
         self._through = _Through(profile, self._spill, self._name_writer)
         self._table = self._through.table
-        super().__init__(log, profile, self._through, deletions, topic_names, every_commit=False)
+        super().__init__(log, profile, self._through, deletions, topic_names, every_commit=False, texts=None)
         self._log = log
         self._writers: dict[tuple[object, ...], int] = {}
-        self._known: list[Writer] = []
+        self._by_number: list[Writer] = []
         self._identities: dict[tuple[object, ...], int] = {}
         # What the kernel knows: a group that was not there, and one that its first commit made.
         self._is_java = profile.loader is Loader.JAVA
@@ -156,7 +156,7 @@ class _Taker(HistoryReader):
         self._through.end()
         groups = np.asarray(self._table.groups)
         special = {group_id: int(groups["records"][self._row(group_id)]) for group_id in sorted(self._special)}
-        return Taken(self._log, self._spill, self._table, self._known, history, special)
+        return Taken(self._log, self._spill, self._table, self._by_number, history, special)
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return True
@@ -217,9 +217,9 @@ class _Taker(HistoryReader):
     def _numbered(self, writer: Writer) -> int:
         generation, _, member = writer
         shown = None if member is None else (member.member_id, member.instance_id, member.client_id, member.client_host)
-        number = self._writers.setdefault((generation, writer.had_members, shown), len(self._known))
-        if number == len(self._known):
-            self._known.append(writer)
+        number = self._writers.setdefault((generation, writer.had_members, shown), len(self._by_number))
+        if number == len(self._by_number):
+            self._by_number.append(writer)
             identity = generation, writer.had_members, None if member is None else member.member_id
             self._table.identify(number, self._identities.setdefault(identity, number))
         return number

@@ -109,7 +109,7 @@ def import_records(
             raise UsageError(f"{', '.join(paths)}: no record in {len(files)} files")
         document = _document(runs, files, isolation_level)
         text = json.dumps(document, indent=1, ensure_ascii=False)
-        storage.write_atomic(str(making / RECORDS_FILE), (text + "\n").encode())
+        storage.write_text(str(making / RECORDS_FILE), text + "\n")
     return document
 
 

@@ -31,6 +31,7 @@ from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
@@ -123,9 +124,11 @@ def _at_once(
 ) -> _Read:
     """Histories, the case as of the newest record, and explanations of each group."""
     deletions = Deletions()
-    seen = deletions if groups is None else None
+    # Metadata are shown of groups that were asked for.
+    seen, texts = (deletions, None) if groups is None else (None, PackedTexts())
     histories = [
-        _read(snapshot, log, case, groups, seen, on_damage=on_damage, damage=damage) for log in snapshot.partitions
+        _read(snapshot, log, case, groups, seen, texts, on_damage=on_damage, damage=damage)
+        for log in snapshot.partitions
     ]
     found = [group for history in histories for group in history.groups.values()]
     spans = () if groups is None else Judge.asks_about(found)
@@ -148,7 +151,7 @@ def _in_portions(
     histories = [read(log, groups=(), deletions=deletions, damage=damage) for log in snapshot.partitions]
     case = _as_of_newest(case, histories)
     explanations: list[Explanation] = []
-    states = replay_snapshot(snapshot, case.profile, on_damage=on_damage, damage=[])
+    states = replay_snapshot(snapshot, case.profile, on_damage=on_damage, damage=[], whole_metadata=False)
     for log, history, state in zip(snapshot.partitions, histories, states, strict=True):
         history.state = state
         records = history.end_offset - history.first_offset - history.missing
@@ -176,6 +179,7 @@ def _read(
     case: Case,
     groups: Collection[str] | Portion | None,
     deletions: Deletions | None,
+    texts: PackedTexts | None = None,
     *,
     on_damage: OnDamage,
     damage: list[Damage],
@@ -186,6 +190,7 @@ def _read(
         groups=groups,
         deletions=deletions,
         topic_names=snapshot.topic_names,
+        texts=texts,
         on_damage=on_damage,
         damage=damage,
     )

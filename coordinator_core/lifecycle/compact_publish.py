@@ -158,5 +158,5 @@ def finish_compaction(
         "seconds": round(perf_counter() - began, 3),
     }
     text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    storage.write_atomic(str(staging / REPORT), text.encode())
+    storage.write_text(str(staging / REPORT), text)
     return document

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import crc32c
@@ -33,6 +35,8 @@ from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, Ba
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import (
     MAX_OFFSET_SPAN,
+    OnDamage,
+    is_verified,
     last_offset_of,
     parse_entry,
     parse_entry_batch,
@@ -63,6 +67,8 @@ class ScannedSegment:
     end_offset: int | None
     is_plain: bool
     crc: int
+    checks_crc: bool = True
+    """Whether batches had to have the CRC that they tell."""
 
     def read(self) -> memoryview:
         """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
@@ -78,9 +84,9 @@ class ScannedSegment:
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
         """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
-        batch = parse_entry_batch(data, position, _LIMITS)
+        batch = parse_entry(data, position, _LIMITS)
         first = self.segment.base_offset
-        if batch is None or batch.magic < 2:
+        if not isinstance(batch, Batch) or batch.magic < 2 or (self.checks_crc and not batch.crc_valid):
             raise self.changed(position)
         if not first <= batch.base_offset <= batch.last_offset <= first + MAX_OFFSET_SPAN:
             raise self.changed(position)
@@ -96,7 +102,7 @@ class ScannedSegment:
     def batches(self) -> Iterator[Batch]:
         segment = replace(self.segment, size=self.size)
         data = self.read()
-        yield from read_segment(segment, limits=_LIMITS, end_offset=self.end_offset, data=data)
+        yield from _batches(segment, self.end_offset, data, self.checks_crc)
         self.check(data)
 
     def walk(self, kernel: Kernel, each: Callable[[ScannedSegment, Batch], None]) -> None:
@@ -169,11 +175,16 @@ class NewestRecords:
         return np.where(keys["length"] >= 2, types, -1)
 
 
-def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
-    """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound."""
+def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) -> LogScan:
+    """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound.
+
+    ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at. Kafka's cleaner looks at none
+    (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): what it keeps whole keeps its wrong CRC.
+    """
     start = log.log_start_offset or 0
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
-    indexed = _side_by_side(lambda item: _index_segment(*item, start), ranges, workers)
+    checks = {segment: not as_broker or is_verified(log, end) for segment, end in ranges}
+    indexed = _side_by_side(lambda item: _index_segment(*item, start, checks[item[0]]), ranges, workers)
     for number, segment in enumerate(indexed):
         segment.rows["segment"] = number
     return LogScan(
@@ -199,17 +210,20 @@ class _IndexedSegment:
     next_offset: int
 
 
-def _index_segment(segment: SegmentFile, end_offset: int | None, start_offset: int) -> _IndexedSegment:
+def _index_segment(
+    segment: SegmentFile, end_offset: int | None, start_offset: int, checks_crc: bool
+) -> _IndexedSegment:
     """Batches wholly below ``start_offset`` are no part of the log: their records are not looked at."""
     data = storage.read(segment.path, segment.size)
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
     bounds.last_offset = last_offset_of(segment, end_offset)
+    bounds.check_crc = checks_crc
     index = BatchIndex(segment.base_offset)
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.
     if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
-        return _index_unusual_segment(segment, end_offset, start_offset, data)
-    scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]))
+        return _index_unusual_segment(segment, end_offset, start_offset, data, checks_crc)
+    scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]), checks_crc)
     rows = np.asarray(index.rows)[: index.used].copy()
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
@@ -219,13 +233,13 @@ def _index_segment(segment: SegmentFile, end_offset: int | None, start_offset: i
 
 
 def _index_unusual_segment(
-    segment: SegmentFile, end_offset: int | None, start_offset: int, data: memoryview
+    segment: SegmentFile, end_offset: int | None, start_offset: int, data: memoryview, checks_crc: bool
 ) -> _IndexedSegment:
     """The same by the readers that know everything; they raise what is damage."""
     rows = []
     size, leader_epoch, batches, records = 0, -2, 0, 0
     last_base_offset, next_offset = -1, segment.base_offset
-    for batch in read_segment(segment, limits=_LIMITS, end_offset=end_offset, data=data):
+    for batch in _batches(segment, end_offset, data, checks_crc):
         count = batch.record_count
         if count is None:
             count = len(batch_records(batch, path=segment.path, limits=_LIMITS))
@@ -236,8 +250,23 @@ def _index_unusual_segment(
         last_base_offset, next_offset = batch.base_offset, batch.next_offset
         batches += 1
         records += count
-    scanned = ScannedSegment(segment, size, end_offset, False, crc32c.crc32c(data[:size]))
+    scanned = ScannedSegment(segment, size, end_offset, False, crc32c.crc32c(data[:size]), checks_crc)
     return _IndexedSegment(scanned, _rows(rows), batches, records, last_base_offset, next_offset)
+
+
+def _batches(segment: SegmentFile, end_offset: int | None, data: memoryview, checks_crc: bool) -> Iterator[Batch]:
+    """Batches of a segment; :class:`DamagedInputError` for all that is wrong but CRCs that are not to be checked."""
+    if checks_crc:
+        yield from read_segment(segment, limits=_LIMITS, end_offset=end_offset, data=data)
+        return
+    found: list[Damage] = []
+    how = partial(read_segment, limits=_LIMITS, on_damage=OnDamage.RECOVER, damage=found, check_crc=False)
+    for batch in chain(how(segment, end_offset=end_offset, data=data), [None]):
+        if (wrong := next((one for one in found if one.kind != "bad_crc"), None)) is not None:
+            raise DamagedInputError(wrong)
+        found.clear()
+        if batch is not None:
+            yield batch
 
 
 def _first_unsound(data: memoryview) -> int:

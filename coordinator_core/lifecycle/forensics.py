@@ -133,13 +133,14 @@ def forensics(
     rules: CompactionRules,
     topic_names: Mapping[str, str],
     min_cleanable_dirty_ratio: float = DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
+    as_broker: bool = False,
     workers: int = 1,
 ) -> PartitionForensics:
     """Measure one partition; ``state`` is its replayed state, ``topic_names`` names topic ids.
 
-    Raises :class:`DamagedInputError` as compaction does.
+    Raises :class:`DamagedInputError` as ``scan_log`` does, which ``as_broker`` is for.
     """
-    scan = scan_log(log, workers=workers)
+    scan = scan_log(log, as_broker=as_broker, workers=workers)
     plan = CompactionPlan.of(scan, rules, workers=workers)
     end_offset = plan.facts.last_stable_offset
     cleaner = cleanable(

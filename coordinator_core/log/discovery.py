@@ -18,6 +18,7 @@ from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.reader import last_entry
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.storage import Entry
+from coordinator_core.untrusted import is_utf8
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOG_START_OFFSETS_FILE = "log-start-offset-checkpoint"
@@ -132,6 +133,9 @@ class _Search:
         if not chosen:
             reason = "; ".join(f"{file}: {why}" for file, why in self.ignored[:3])
             raise UsageError(f"{', '.join(sources)}: no segment found{f' ({reason})' if reason else ''}")
+        for log in chosen:
+            if not is_utf8(log.directory):
+                raise UsageError(f"{log.directory}: a path that is not UTF-8; give the directory another name")
         return Snapshot(
             sources,
             tuple(chosen),
@@ -248,7 +252,7 @@ class _Search:
         return replicas[best]
 
     def _read_topic_id(self, directory: str, topic: str, done: set[str]) -> None:
-        if topic in done:
+        if topic in done or not is_utf8(topic):
             return
         path = storage.join(directory, PARTITION_METADATA_FILE)
         if not storage.exists(path):
@@ -263,11 +267,14 @@ class _Search:
         try:
             topics = parse_json(storage.read_text(path))["topics"]
             names = {topic["topic_id"]: topic["name"] for topic in topics if topic["topic_id"]}
+            wrong = [text for pair in names.items() for text in pair if not (isinstance(text, str) and is_utf8(text))]
+            if wrong:
+                raise ValueError(f"{wrong[0]!r} is no name")
         except (ValueError, KeyError, TypeError) as error:
             self.damage.append(Damage(path, 0, None, "bad_topics", f"not what a capture writes: {error!r}"))
             return
         for topic_id, name in names.items():
-            self.topic_names.setdefault(str(topic_id), str(name))
+            self.topic_names.setdefault(topic_id, name)
 
     def _read_unknowns(self, log_dir: str) -> None:
         """Damage of partitions that were made of records: the facts that records lack."""

@@ -158,7 +158,7 @@ def read_partition(
     for index, (segment, end_offset) in enumerate(log.segment_ranges()):
         if end_offset is not None and end_offset <= start:
             continue
-        verified, passes_from = _verified(log, end_offset), max(start, expected)
+        verified, passes_from = is_verified(log, end_offset), max(start, expected)
         walk = SegmentWalk(segment, limits, on_damage, found, end_offset, verified, None, passes, passes_from)
         for batch in walk.batches():
             if batch.last_offset < start:
@@ -263,7 +263,7 @@ def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> Partiti
     found = [] if damage is None else damage
     kept: list[SegmentFile] = []
     for index, (segment, end_offset) in enumerate(log.segment_ranges()):
-        walk = SegmentWalk(segment, _DEFAULT_LIMITS, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
+        walk = SegmentWalk(segment, _DEFAULT_LIMITS, OnDamage.RECOVER, found, end_offset, is_verified(log, end_offset))
         for _ in walk.batches():
             pass
         kept.append(replace(segment, size=walk.position))
@@ -289,7 +289,7 @@ def last_entry(segment: SegmentFile) -> Batch | None:
         position += entry.size
 
 
-def _verified(log: PartitionLog, end_offset: int | None) -> bool:
+def is_verified(log: PartitionLog, end_offset: int | None) -> bool:
     """Whether a starting broker verifies the segment that ends at ``end_offset`` (the last: ``None``)."""
     if log.clean_shutdown:
         return False

@@ -1,4 +1,4 @@
-"""Arrays of text or bytes that are kept compressed where their values are large.
+"""Text and bytes that are kept compressed where the values are large, as arrays or one by one.
 
 A log of a few hundred kilobytes can unpack to gigabytes of metadata. What must be kept of it until the end is kept as
 small as it came, and unpacked a block at a time.
@@ -7,6 +7,7 @@ small as it came, and unpacked a block at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,58 @@ class Packed:
         give_back_freed_memory()
         data = _CODEC.decompress(self._data, int(self.lengths.sum()))
         return pa.Array.from_buffers(self._type, len(self.lengths), [None, self._bounds, data])
+
+
+class PackedTexts:
+    """Texts that come one by one. What is dropped of them is forgotten with the last of its block."""
+
+    def __init__(self) -> None:
+        self._block = _TextBlock()
+        self._unpacked: tuple[_TextBlock, bytes] | None = None
+
+    def add(self, text: str) -> str | PackedText:
+        """``text``, or what ``str()`` makes it of."""
+        if len(text) < _LEAST_MEAN:
+            return text
+        data, block = text.encode(), self._block
+        start = len(block.data)
+        block.data += data
+        if len(block.data) >= _LEAST_BYTES:
+            block.pack()
+            self._block = _TextBlock()
+        return PackedText(self, block, start, start + len(data))
+
+    def unpacked(self, block: _TextBlock) -> bytes | bytearray:
+        """The bytes of a block; those that were asked for last are kept."""
+        if not block.size:
+            return block.data
+        if self._unpacked is None or self._unpacked[0] is not block:
+            self._unpacked = block, _CODEC.decompress(block.data, block.size, asbytes=True)
+        return self._unpacked[1]
+
+
+class _TextBlock:
+    def __init__(self) -> None:
+        self.data: bytes | bytearray = bytearray()
+        self.size = 0
+        """Bytes when unpacked, once it is packed."""
+
+    def pack(self) -> None:
+        self.size = len(self.data)
+        self.data = _CODEC.compress(self.data, asbytes=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedText:
+    """A text of :class:`PackedTexts`, by its place in a block; ``str()`` unpacks it."""
+
+    _texts: PackedTexts
+    _block: _TextBlock
+    _start: int
+    _stop: int
+
+    def __str__(self) -> str:
+        return self._texts.unpacked(self._block)[self._start : self._stop].decode()
 
 
 def cuts(lengths: Int64s) -> Iterator[slice]:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ from coordinator_core.groups.model import (
     Transaction,
     TransactionOutcome,
 )
+from coordinator_core.merge.values import inverse
 
 BLOCK_ROWS = 1 << 20
 """Rows that are handled at once; what is made of a partition never depends on it."""
@@ -168,7 +170,12 @@ def without_long_texts(texts: pa.ChunkedArray | pa.Array) -> pa.Array:
     is_long = pc.greater(pc.binary_length(texts), _SHOWN_METADATA)
     # As Python's text they may take four times their bytes.
     digests = [f"sha256:{sha256(text.as_buffer()).hexdigest()}" for text in texts.filter(is_long)]
-    return pc.replace_with_mask(texts, is_long, pa.array(digests, texts.type)) if digests else texts
+    if not digests:
+        return texts
+    # Replaced in place, they would leave a buffer as large as it was.
+    order = np.argsort(is_long.to_numpy(zero_copy_only=False), kind="stable")
+    found = pa.concat_arrays([texts.filter(pc.invert(is_long)), pa.array(digests, texts.type)])
+    return found.take(pa.array(inverse(order)))
 
 
 def _committed_offsets(table: pa.Table | pa.RecordBatch, texts: _Texts) -> Iterator[tuple[OffsetKey, CommittedOffset]]:

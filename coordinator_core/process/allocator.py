@@ -41,6 +41,9 @@ def give_back_freed_memory() -> None:
     Memory that is kept serves the next fold well where it is like the one before. Of blocks of all sizes, tens of
     megabytes each, the heap becomes several times as large as what is in use.
     """
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

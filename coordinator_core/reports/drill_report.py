@@ -192,7 +192,7 @@ def write_drill_report(directory: str, document: Document) -> str:
     """Writes the page and the JSON into ``directory``, which is made when missing; path of the page."""
     storage.make_directory(directory)
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-    storage.write_atomic(storage.join(directory, JSON), text.encode("utf-8", "surrogatepass"))
+    storage.write_text(storage.join(directory, JSON), text)
     page = storage.join(directory, PAGE)
     storage.write_atomic(page, drill_page(document).encode("utf-8", "replace"))
     return page

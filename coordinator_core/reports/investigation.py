@@ -56,7 +56,8 @@ class Undo:
 def investigation_document(
     found: Investigation, *, profile: str, now_ms: int, history: bool, undo: Undo | None = None
 ) -> dict[str, Any]:
-    """The JSON of ``regroup investigate``; ``history`` adds the rows of the table of that name."""
+    """The JSON of ``regroup investigate``; ``history`` adds the rows of the table of that name, as an iterator: their
+    metadata may be gigabytes."""
     undo = undo or Undo()
     document: dict[str, Any] = {
         "profile": profile,
@@ -81,7 +82,7 @@ def investigation_document(
         ],
     }
     if history:
-        document["history"] = [row for group in found.groups for row in history_rows(group)]
+        document["history"] = (row for group in found.groups for row in history_rows(group))
         document["changes"] = [
             {
                 "group_id": group.group_id,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from coordinator_core import storage
 from coordinator_core.investigate.investigate import Investigation
+from coordinator_core.jsontext import json_pieces
 from coordinator_core.reports.investigation import (
     Undo,
     investigation_document,
@@ -22,19 +22,23 @@ FILES: Mapping[str, str] = {"html": "investigation.html", "json": "investigation
 def investigation_forms(
     found: Investigation, *, profile: str, now_ms: int, sources: Sequence[str], of_groups: bool, undo: Undo
 ) -> dict[str, Callable[[], Iterable[str]]]:
-    """Functions that make the lines of each form, by its name. ``of_groups``: groups were asked for."""
+    """Functions that make the text of each form in pieces, by its name. ``of_groups``: groups were asked for."""
 
-    def document() -> list[str]:
+    def document() -> Iterator[str]:
         made = investigation_document(found, profile=profile, now_ms=now_ms, history=of_groups, undo=undo)
-        return [json.dumps(made, ensure_ascii=False)]
+        yield from json_pieces(made, depth=2)
+        yield "\n"
+
+    def lines(made: Iterable[str]) -> Iterator[str]:
+        return (f"{line}\n" for line in made)
 
     return {
-        "text": lambda: investigation_text(found, profile=profile, undo=undo),
+        "text": lambda: lines(investigation_text(found, profile=profile, undo=undo)),
         "json": document,
-        "csv": lambda: restore_csv([one for one in found.explanations if one.severity > Severity.INFO]),
-        "html": lambda: [
-            investigation_page(found, profile=profile, sources=sources, of_groups=of_groups, undo=undo).rstrip("\n")
-        ],
+        "csv": lambda: lines(restore_csv([one for one in found.explanations if one.severity > Severity.INFO])),
+        "html": lambda: lines(
+            [investigation_page(found, profile=profile, sources=sources, of_groups=of_groups, undo=undo).rstrip("\n")]
+        ),
     }
 
 
@@ -42,6 +46,5 @@ def write_investigation(directory: str, forms: Mapping[str, Callable[[], Iterabl
     """Write the files into ``directory``, which is made when it is missing; returns the path of the page."""
     storage.make_directory(directory)
     for name, file in FILES.items():
-        text = "".join(f"{line}\n" for line in forms[name]())
-        storage.write_atomic(storage.join(directory, file), text.encode())
+        storage.write_text(storage.join(directory, file), forms[name]())
     return storage.join(directory, FILES["html"])

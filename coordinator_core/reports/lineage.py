@@ -51,7 +51,7 @@ Event = dict[str, Any]
 def write_lineage(path: str, run: Run, report: Document) -> None:
     """Write the events as JSON lines, which OpenLineage's file transport writes, too."""
     lines = [json.dumps(event, ensure_ascii=False) + "\n" for event in run_events(run, report)]
-    storage.write_atomic(path, "".join(lines).encode())
+    storage.write_text(path, "".join(lines))
 
 
 def run_events(run: Run, report: Document) -> list[Event]:

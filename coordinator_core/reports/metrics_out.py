@@ -27,7 +27,7 @@ def write_textfile(directory: str, cluster: str, text: str) -> str:
     """
     check_component("cluster", cluster)
     path = storage.join(directory, f"{JOB}_{cluster}.prom")
-    storage.write_atomic(path, text.encode())
+    storage.write_text(path, text)
     return path
 
 

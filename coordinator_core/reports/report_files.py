@@ -41,5 +41,5 @@ def write_report(
     storage.make_directory(directory)
     forms = report_forms(report, facts, lag, page=page, max_series=max_series)
     for name, file in FILES.items():
-        storage.write_atomic(storage.join(directory, file), forms[name]().encode())
+        storage.write_text(storage.join(directory, file), forms[name]())
     return page

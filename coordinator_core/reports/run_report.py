@@ -151,7 +151,7 @@ def _expiry(facts: Facts, found: Reconciliation) -> Document:
     if len(facts.offsets) > MAX_FORECAST_OFFSETS:
         return document
     due: list[tuple[int, str, str]] = []
-    for state in facts.run.states():
+    for state in facts.run.states(whole_metadata=False):
         plan = plan_expiry(state, facts.profile, now_ms=facts.now_ms, offsets_retention_ms=retention)
         due += [
             (max(one.expires_at_ms, facts.now_ms), one.kind.value, one.group_id)

@@ -222,9 +222,7 @@ def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]
     """A plan and its digest; ``UsageError`` when the file is no plan, not as it was written, or not the one with the
     digest ``approved``."""
     try:
-        document: Any = parse_json(Path(path).read_text(encoding="utf-8"), _part)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        document: Any = parse_json(storage.read_utf8(path), _part)
     except ValueError as error:
         raise UsageError(f"{path}: not a plan: {error}") from None
     if not isinstance(document, dict) or "plan_version" not in document:

@@ -13,6 +13,7 @@ from coordinator_core.restore.model import Position
 from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import LogRange, Target, in_scope
 from coordinator_core.rules.topics import UNKNOWN
+from coordinator_core.untrusted import INT32_END, whole_number
 
 Topics = Mapping[str, frozenset[int] | None]
 """Chosen partitions by topic; ``None`` for all of a topic."""
@@ -51,10 +52,10 @@ def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
     found: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
-        parts = numbers.split(",")
-        if not topic or (colon and not all(part.isascii() and part.isdigit() for part in parts)):
+        parts = [whole_number(part, INT32_END) for part in numbers.split(",") if colon]
+        if not topic or None in parts:
             raise UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
-        found[topic] = frozenset(map(int, parts)) if colon else None
+        found[topic] = frozenset(part for part in parts if part is not None) if colon else None
     return found
 
 

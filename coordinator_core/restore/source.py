@@ -15,6 +15,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.target import groups_of, position_of
+from coordinator_core.untrusted import INT32_END, whole_number
 
 Steps = Iterator[tuple[SequentialReplayer, Record | None]]
 
@@ -154,27 +155,36 @@ def wanted_before(
     return Wanted(positions, types, cluster_id)
 
 
+def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Rows of CSV, each with its place for messages; ``UsageError`` for what is none."""
+    rows = csv.reader(text.splitlines())
+    try:
+        for row in rows:
+            yield f"{path}: line {rows.line_num}", row
+    except csv.Error as error:
+        raise UsageError(f"{path}: line {rows.line_num}: {error}") from None
+
+
 def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
     """Wanted offsets of Kafka's ``--from-file``: ``group,topic,partition,offset``, or without the group where there is
     one in ``groups``. ``UsageError`` with the line."""
     positions: dict[OffsetKey, Position] = {}
-    rows = csv.reader(text.splitlines())
-    for row in rows:
+    for where, row in csv_rows(path, text):
         if not row:
             continue
-        where = f"{path}: line {rows.line_num}"
         if len(row) == 3 and len(groups) == 1:
             row = [*groups, *row]
         if len(row) != 4:
             expected = "topic,partition,offset with one --group, or group,topic,partition,offset"
             raise UsageError(f"{where}: expected {expected}; found {len(row)} fields")
         group_id, topic, partition, offset = row
-        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
-            raise UsageError(f"{where}: partition and offset are numbers; found {partition!r} and {offset!r}")
-        key = OffsetKey(group_id, topic, int(partition))
+        number, committed = whole_number(partition, INT32_END), whole_number(offset)
+        if number is None or committed is None:
+            raise UsageError(f"{where}: partition and offset are numbers; found {partition[:40]!r} and {offset[:40]!r}")
+        key = OffsetKey(group_id, topic, number)
         if key in positions:
             raise UsageError(f"{where}: {group_id!r} has {topic}-{partition} twice")
-        positions[key] = Position(int(offset))
+        positions[key] = Position(committed)
     if not positions:
         raise UsageError(f"{path}: names no offset")
     return Wanted(positions)

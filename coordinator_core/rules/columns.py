@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from coordinator_core.errors import DamagedInputError
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.read import Run, RunError
-from coordinator_core.runs.rows import ImpossibleRowError, declared, impossible_row
+from coordinator_core.runs.rows import Bounded, ImpossibleRowError, declared, impossible_row
 from coordinator_core.runs.schemas import TABLES
 
 Int64s = npt.NDArray[np.int64]
@@ -45,8 +45,26 @@ class Columns:
             if wanted:
                 raise RunError(f"{self._run.path} has no table {self.table!r}")
             return
-        schema = TABLES[self.table].arrow
-        target = pa.schema([_kept_as(schema.field(name)) for name in wanted])
+        bounded = Bounded(self._run.table_bytes(self.table))
+        large = pa.schema([self.schema.field(name) for name in wanted if _is_large(self.schema.field(name))])
+        small = [name for name in wanted if name not in large.names]
+        found = []
+        if small:
+            found.append(self._small(small, bounded))
+        if large.names:
+            found.append([bounded.take(path, rows) for path, rows in self._run.blocks(self.table, large)])
+        for tables in found:
+            rows = pa.concat_tables(tables).unify_dictionaries()
+            if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
+                raise RunError(
+                    f"{self._run.path}: table {self.table} has {rows.num_rows} rows, its manifest says {len(self)}"
+                )
+            for name in rows.column_names:
+                self._arrays[name] = rows[name].combine_chunks()
+
+    def _small(self, wanted: Sequence[str], bounded: Bounded) -> list[pa.Table]:
+        """Numbers, and names as dictionaries: what unpacks to little."""
+        target = pa.schema([_kept_as(self.schema.field(name)) for name in wanted])
         tables = [target.empty_table()]
         try:
             names = [name for name in wanted if name in _NAMES]
@@ -56,18 +74,18 @@ class Columns:
                         rows = self._run.rows(parquet, wanted)
                     else:
                         rows = parquet.read(columns=wanted)
-                    tables.append(declared(path, rows, target, None if isinstance(self._run, RunPart) else 0))
+                    rows = declared(path, rows, target, None if isinstance(self._run, RunPart) else 0)
+                    tables.append(bounded.take(path, rows))
         except KeyError as error:
             raise impossible_row(path, None, f"the table has no column {error}") from None
         except (OSError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
-        rows = pa.concat_tables(tables).unify_dictionaries()
-        if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
-            raise RunError(
-                f"{self._run.path}: table {self.table} has {rows.num_rows} rows, its manifest says {len(self)}"
-            )
-        for name in wanted:
-            self._arrays[name] = rows[name].combine_chunks()
+        return tables
+
+    def each(self, column: str, measure: Callable[[pa.Array], Int64s]) -> Int64s:
+        """``measure`` (int64, one a value) of a column of text that need not be in memory whole."""
+        blocks = self._run.blocks(self.table, pa.schema([self.schema.field(column)]))
+        return np.concatenate([np.empty(0, np.int64), *(measure(rows[column].combine_chunks()) for _, rows in blocks)])
 
     def array(self, column: str) -> pa.Array:
         """Names as a dictionary array, other columns as they are declared."""
@@ -135,6 +153,11 @@ class Columns:
     def schema(self) -> pa.Schema:
         """The columns as they are declared."""
         return TABLES[self.table].arrow
+
+
+def _is_large(field: pa.Field) -> bool:
+    """Whether a column may unpack to much: text that is no name, lists."""
+    return field.name not in _NAMES and not (pa.types.is_integer(field.type) or pa.types.is_boolean(field.type))
 
 
 def _kept_as(field: pa.Field) -> pa.Field:

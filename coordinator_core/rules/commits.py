@@ -100,12 +100,17 @@ def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
 
 def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
-    metadata = facts.offsets.array("metadata")
-    candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), limit).to_numpy(zero_copy_only=False))
-    texts = metadata.take(pa.array(candidates)).to_pylist()
-    units = np.array([metadata_length(text) for text in texts], np.int64)
-    bad = units > limit
-    return facts.offsets.rows(candidates[bad], *_OFFSET_KEY, metadata_length=units[bad], limit=limit)
+
+    def units(metadata: pa.Array) -> Int64s:
+        """Lengths as brokers count them, where they may be above the limit; 0 elsewhere."""
+        found = np.zeros(len(metadata), np.int64)
+        candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), limit).to_numpy(zero_copy_only=False))
+        found[candidates] = [metadata_length(text) for text in metadata.take(pa.array(candidates)).to_pylist()]
+        return found
+
+    length = facts.offsets.each("metadata", units)
+    bad = np.flatnonzero(length > limit)
+    return facts.offsets.rows(bad, *_OFFSET_KEY, metadata_length=length[bad], limit=limit)
 
 
 def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
@@ -177,8 +182,7 @@ def _negative(facts: Facts, _: Limits) -> pa.Table:
 def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
     least = limits["metadata_share"] * limit
-    metadata = facts.offsets.array("metadata")
-    length = pc.fill_null(pc.utf8_length(metadata), 0).to_numpy(zero_copy_only=False)
+    length = facts.offsets.each("metadata", lambda metadata: pc.utf8_length(metadata).cast(pa.int64()).to_numpy())
     bad = np.flatnonzero((length > least) & (length <= limit))
     rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
     return facts.offsets.rows(rows, *_OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)

@@ -135,7 +135,7 @@ def _partitions_that_fail(facts: Facts, groups: Sequence[Group], retention: int,
         if not isinstance(group, ClassicGroup)
         and (isinstance(group, ShareGroup) or (group.state is GroupState.EMPTY and group.target_assignment))
     ]
-    states = facts.run.states(group_ids=obstacles) if obstacles else []
+    states = facts.run.states(group_ids=obstacles, whole_metadata=False) if obstacles else []
     failing = [
         state.offsets_partition
         for state in states

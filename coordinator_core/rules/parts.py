@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,10 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.read import Run
-from coordinator_core.runs.rows import ImpossibleRowError, declared
-from coordinator_core.runs.schemas import TABLES
+from coordinator_core.runs.rows import ImpossibleRowError, blocks
 
 _PARTITION = "offsets_partition"
 
@@ -36,9 +34,19 @@ class RunPart(Run):
     def rows(self, parquet: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
         """The wanted rows of one file of a table, at least with ``columns``."""
         names = list(dict.fromkeys([*columns, _PARTITION]))
-        table = parquet.read_row_groups(self._row_groups(parquet), columns=names)
-        wanted = pa.array(sorted(self.partitions), table[_PARTITION].type)
-        return table.filter(pc.is_in(table[_PARTITION], wanted))
+        return self._wanted(parquet.read_row_groups(self._row_groups(parquet), columns=names))
+
+    def _wanted(self, rows: pa.Table) -> pa.Table:
+        wanted = pa.array(sorted(self.partitions), rows[_PARTITION].type)
+        return rows.filter(pc.is_in(rows[_PARTITION], wanted))
+
+    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
+        with_place = schema if _PARTITION in schema.names else schema.append(pa.field(_PARTITION, pa.int32()))
+        for rows in blocks(path, parquet, with_place, self._row_groups(parquet)):
+            yield self._wanted(rows).select(schema.names)
+
+    def _check_rows(self, name: str, read: int) -> None:
+        """The manifest tells rows of the whole run."""
 
     def _row_groups(self, parquet: pq.ParquetFile) -> list[int]:
         metadata = parquet.metadata
@@ -56,11 +64,3 @@ class RunPart(Run):
             if not known or any(bounds.min <= one <= bounds.max for one in self.partitions):
                 found.append(number)
         return found
-
-    def _file(self, name: str, path: str, proof: FileProof | None, group_ids: Collection[str] | None) -> pa.Table:
-        schema = TABLES[name].arrow
-        with open_parquet(path, proof) as parquet:
-            table = declared(path, self.rows(parquet, schema.names), schema, None)
-        if group_ids is None or "group_id" not in schema.names:
-            return table
-        return table.filter(pc.is_in(table["group_id"], pa.array(sorted(group_ids), pa.string())))

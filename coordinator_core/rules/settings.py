@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -77,8 +78,8 @@ def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
     Raises :class:`UsageError` that names the entry for anything else.
     """
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document: Any = yaml.safe_load(storage.read_utf8(path))
+    except (yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     try:
         return settings_from({} if document is None else document, codes)

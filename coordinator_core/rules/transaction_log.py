@@ -10,6 +10,7 @@ from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.log.batch import iter_batch_records
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import SegmentFile
+from coordinator_core.untrusted import INT32_END, whole_number
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -59,9 +60,9 @@ def read_transaction_log(*paths: str) -> TransactionLog:
     for directory, partition in directories:
         for file in storage.list_directory(directory):
             stem, _, suffix = file.name.partition(".")
-            if suffix == "log" and stem.isdigit():
-                segment = SegmentFile(file.path, partition, int(stem), file.size)
-                _read(segment, newest, names)
+            base_offset = whole_number(stem) if suffix == "log" else None
+            if base_offset is not None:
+                _read(SegmentFile(file.path, partition, base_offset, file.size), newest, names)
     going, updated = {}, {}
     for (_, key), (_, timestamp_ms, value) in sorted(newest.items()):
         if value is None or len(value) < _VALUE.size:
@@ -95,7 +96,7 @@ def _inner(path: str) -> list[storage.Entry]:
 
 def _partition(name: str) -> int | None:
     topic, _, number = name.rpartition("-")
-    return int(number) if topic == TRANSACTION_TOPIC and number.isdigit() else None
+    return whole_number(number, INT32_END) if topic == TRANSACTION_TOPIC else None
 
 
 def _read(segment: SegmentFile, newest: _Newest, names: dict[int, str]) -> None:

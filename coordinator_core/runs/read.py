@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from coordinator_core import files, storage
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.merge.schema import without_long_texts
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
-from coordinator_core.runs.rows import ImpossibleRowError, declared, impossible_row
+from coordinator_core.runs.rows import Bounded, ImpossibleRowError, blocks, impossible_row
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.shape import check_manifest
 from coordinator_core.runs.states import partition_states
@@ -62,30 +65,62 @@ class Run:
     def has_table(self, name: str) -> bool:
         return name in self.manifest["tables"]
 
-    def table(self, name: str, *, group_ids: Collection[str] | None = None) -> pa.Table:
+    def table(self, name: str, *, group_ids: Collection[str] | None = None, whole_metadata: bool = True) -> pa.Table:
         """Rows of one table, of the given groups only where ``group_ids`` is set and the table has groups.
 
-        Raises :class:`DamagedInputError` when a file is not what was published, and :class:`RunError` when it
-        cannot be read.
+        ``whole_metadata`` is that of ``merge.schema.MergedPartition.to_state``.
+
+        Raises :class:`DamagedInputError` when a file is not what was published, or more than is allowed in memory
+        (``runs.rows.Bounded``), and :class:`RunError` when it cannot be read.
+        """
+        wanted = None if group_ids is None else pa.array(sorted(group_ids), pa.string())
+        bounded = Bounded(self.table_bytes(name))
+        found = [TABLES[name].arrow.empty_table()]
+        for path, rows in self.blocks(name, TABLES[name].arrow):
+            if wanted is not None and "group_id" in rows.column_names:
+                rows = rows.filter(pc.is_in(rows["group_id"], wanted))
+            if not whole_metadata and "metadata" in rows.column_names:
+                place = rows.schema.get_field_index("metadata")
+                rows = rows.set_column(place, rows.schema.field(place), without_long_texts(rows["metadata"]))
+            found.append(bounded.take(path, rows))
+        return pa.concat_tables(found)
+
+    def blocks(self, name: str, schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
+        """Rows of one table with the path of their file, some thousand at a time, in the columns of ``schema``."""
+        read = 0
+        try:
+            for path, proof in self.parquet_files(name):
+                with open_parquet(path, proof) as parquet:
+                    for rows in self._blocks(path, parquet, schema):
+                        yield path, rows
+                        read += rows.num_rows
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
+        self._check_rows(name, read)
+
+    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
+        return blocks(path, parquet, schema)
+
+    def _check_rows(self, name: str, read: int) -> None:
+        listed = self.manifest["tables"][name]["rows"]
+        if read != listed:
+            raise RunError(f"{self.path}: table {name} has {read} rows, its manifest says {listed}")
+
+    def table_bytes(self, name: str) -> int:
+        """Bytes of the files of a table."""
+        found = 0
+        for path, proof in self.parquet_files(name):
+            entry = storage.stat(path) if proof is None else None
+            found += proof["bytes"] if proof is not None else 0 if entry is None else entry.size
+        return found
+
+    def parquet_files(self, name: str) -> Iterator[tuple[str, FileProof | None]]:
+        """Path of each file of a table, with what was published of it; earlier versions told nothing.
+
+        :class:`RunError` when there is no such table.
         """
         if not self.has_table(name):
             raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
-        listed = self.manifest["tables"][name]
-        try:
-            rows = pa.concat_tables(
-                [
-                    TABLES[name].arrow.empty_table(),
-                    *(self._file(name, *file, group_ids) for file in self.parquet_files(name)),
-                ]
-            )
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
-        if group_ids is None and rows.num_rows != listed["rows"]:
-            raise RunError(f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}")
-        return rows
-
-    def parquet_files(self, name: str) -> Iterator[tuple[str, FileProof | None]]:
-        """Path of each file of a table, with what was published of it; earlier versions told nothing."""
         listed = self.manifest["tables"][name]
         for file, proof in zip_longest(listed["files"], listed.get("proofs", ())):
             yield storage.join(self.path, file), proof
@@ -97,33 +132,20 @@ class Run:
                 if proof is not None:
                     open_parquet(path, proof).close()
 
-    def _file(self, name: str, path: str, proof: FileProof | None, group_ids: Collection[str] | None) -> pa.Table:
-        schema = TABLES[name].arrow
-        with open_parquet(path, proof) as parquet:
-            if group_ids is None or "group_id" not in schema.names:
-                return declared(path, parquet.read(), schema)
-            wanted = pa.array(sorted(group_ids), pa.string())
-            found = [schema.empty_table()]
-            first_row = 0
-            for index in range(parquet.num_row_groups):
-                rows = declared(path, parquet.read_row_group(index), schema, first_row)
-                found.append(rows.filter(pc.is_in(rows["group_id"], wanted)))
-                first_row += rows.num_rows
-            return pa.concat_tables(found)
-
-    def tables(self, *, group_ids: Collection[str] | None = None) -> dict[str, pa.Table]:
-        """All tables of the run."""
-        return {name: self.table(name, group_ids=group_ids) for name in TABLES if self.has_table(name)}
-
     def states(
-        self, *, tables: Collection[str] = tuple(TABLES), group_ids: Collection[str] | None = None
+        self,
+        *,
+        tables: Collection[str] = tuple(TABLES),
+        group_ids: Collection[str] | None = None,
+        whole_metadata: bool = True,
     ) -> list[PartitionState]:
         """The replayed state, by offsets partition, as far as ``tables`` hold it; of some groups only, when
-        ``group_ids`` is set.
+        ``group_ids`` is set. ``whole_metadata`` is that of :meth:`table`.
 
         :class:`DamagedInputError` for rows that contradict each other.
         """
-        found = {name: self.table(name, group_ids=group_ids) for name in tables if self.has_table(name)}
+        read = partial(self.table, group_ids=group_ids, whole_metadata=whole_metadata)
+        found = {name: read(name) for name in tables if self.has_table(name)}
         try:
             return partition_states(found)
         except ImpossibleRowError as error:

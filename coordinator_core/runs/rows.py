@@ -7,10 +7,20 @@ by their key. Both raise :class:`ImpossibleRowError`; the run knows the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
+from coordinator_core.process.allocator import give_back_freed_memory
+
+BLOCK_ROWS = 1 << 12
+"""Rows of which everything is in memory at once: 128 MiB with the longest metadata of a record (32 767 bytes)."""
+
+_LARGE_BYTES = 1 << 24
 
 
 class ImpossibleRowError(Exception):
@@ -46,6 +56,44 @@ def declared(path: str, rows: pa.Table, schema: pa.Schema, first_row: int | None
             raise impossible_row(path, None if first_row is None else first_row + row, f"{field.name} has no value")
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def blocks(
+    path: str, parquet: pq.ParquetFile, schema: pa.Schema, row_groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of a file, or of some row groups, as :func:`declared`, ``BLOCK_ROWS`` at a time; at first none.
+
+    A few kilobytes of Parquet may be gigabytes of text: each value is stored once, and told by every row.
+    """
+    yield declared(path, parquet.schema_arrow.empty_table(), schema)
+    first_row = 0
+    groups = range(parquet.num_row_groups) if row_groups is None else row_groups
+    for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=schema.names):
+        # ``pa.table`` would keep all columns for as long as one of them.
+        rows = pa.Table.from_batches([batch])
+        yield declared(path, rows, schema, None if row_groups is not None else first_row)
+        first_row += batch.num_rows
+        if batch.nbytes > _LARGE_BYTES:
+            give_back_freed_memory()
+
+
+class Bounded:
+    """Rows of files of ``file_bytes`` bytes in all, of which no more than is allowed may be in memory."""
+
+    def __init__(self, file_bytes: int) -> None:
+        self._allowance = standing_allowance(file_bytes)
+        self._bytes = 0
+
+    def take(self, path: str, rows: pa.Table) -> pa.Table:
+        """``rows`` of the file ``path``, which are kept; :class:`DamagedInputError` where they are too many bytes."""
+        self._bytes += rows.nbytes
+        if self._bytes > self._allowance:
+            detail = (
+                f"what is read of the table unpacks to more than {self._allowance} bytes; {STANDING_VARIABLE} allows "
+                "more, where there is memory for it"
+            )
+            raise DamagedInputError(Damage(path, 0, None, "too_large", detail))
+        return rows
 
 
 def _missing(field: pa.Field, array: pa.ChunkedArray | pa.Array) -> int | None:

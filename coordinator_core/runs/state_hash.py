@@ -52,15 +52,16 @@ def canonical_rows(name: str, rows: pa.Table) -> pa.Table:
         # These are unique, unless offsets repeat in a damaged log.  Comparing text is slow.
         partitions = typed.column("offsets_partition").to_numpy()
         offsets = typed.column("record_offset").to_numpy()
-        if _is_ascending(partitions, offsets):
+        if is_ascending(partitions, offsets):
             return typed
         order = np.lexsort((offsets, partitions))
-        if _is_ascending(partitions[order], offsets[order]):
+        if is_ascending(partitions[order], offsets[order]):
             return typed.take(column(order))
     return typed.take(pc.sort_indices(typed, sort_keys=[(name, "ascending") for name in table.key]))
 
 
-def _is_ascending(partitions: Any, offsets: Any) -> bool:
+def is_ascending(partitions: Any, offsets: Any) -> bool:
+    """Whether places (int32 and int64, parallel) follow each other, none twice."""
     step, within = np.diff(partitions), np.diff(offsets)
     return bool(((step > 0) | ((step == 0) & (within > 0))).all())
 

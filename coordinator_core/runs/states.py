@@ -44,6 +44,9 @@ from coordinator_core.runs.tables import STREAMS_TOPOLOGY_KEY_TYPE
 
 Row = dict[str, Any]
 
+_ROWS = 1 << 12
+"""Rows of which there are Python objects at once, besides what is made of them."""
+
 # Columns that may be null in other rows of the table are given in these.
 _CLASSIC_GIVEN = (
     *("member_id", "client_id", "client_host"),
@@ -82,14 +85,14 @@ def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
 
 
 def _each(tables: Mapping[str, pa.Table], name: str, take: Callable[[Row], None]) -> None:
-    rows = tables[name].to_pylist() if name in tables else []
-    taken = 0
+    taken, row = 0, Row()
     try:
-        for row in rows:
-            take(row)
-            taken += 1
+        for batch in tables[name].to_batches(_ROWS) if name in tables else ():
+            for row in batch.to_pylist():
+                take(row)
+                taken += 1
     except (LookupError, ValueError, TypeError, AttributeError, RecordDecodeError) as error:
-        place = ", ".join(f"{key} {rows[taken][key]!r}" for key in ("offsets_partition", "group_id") if key in row)
+        place = ", ".join(f"{key} {row[key]!r}" for key in ("offsets_partition", "group_id") if key in row)
         raise ImpossibleRowError(name, taken, f"{place}: {error}") from error
 
 

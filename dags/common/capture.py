@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.untrusted import whole_number
+
 log = logging.getLogger(__name__)
 
 SCHEME = "kafka://"
@@ -83,7 +85,7 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
             f"source {source}: a capture is written to a local disk; add ?directory=/path to the source"
         )
     for name, value in query.items():
-        if not value.isdigit():
+        if whole_number(value) is None:
             raise AirflowFailException(f"source {source}: {name} is a whole number")
     return parts.netloc, directory, {name: int(value) for name, value in query.items()}
 

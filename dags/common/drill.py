@@ -140,7 +140,8 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
     """The drill itself. It recovers the cluster, too, unless it is killed."""
     _, settings = _cluster(params)
     with final_errors():
-        from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
+        from coordinator_core.cluster.drill_run import DrillOptions, observe
+        from coordinator_core.drill.events import Outcome
 
         prediction = _prediction(predicted)
         if _digest(Path(predicted["prediction"]), settings, prediction.scenario) != predicted["approved"]:

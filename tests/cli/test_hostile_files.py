@@ -226,3 +226,110 @@ def test_compaction_of_which_nothing_stays(
     assert code in (0, 2, 3), err
     if code == 0:
         assert outcome(["verify", out], capfd)[0] == 0
+
+
+BESIDE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "deep topology.json": ("rescue", text("topology.json", DEEP)),
+    "number of 5000 digits in topology.json": ("rescue", text("topology.json", "9" * 5000)),
+    "infinite leader in topology.json": (
+        "investigate",
+        text(
+            "topology.json",
+            '{"topics": {"__consumer_offsets": {"partitionInfo": [{"partition": 0, "leader": 1e999}]}}}',
+        ),
+    ),
+    "pipe as topology.json": ("investigate", lambda log: os.mkfifo(log / "topology.json")),
+    "device as topology.json": ("investigate", lambda log: os.symlink("/dev/zero", log / "topology.json")),
+    "transactions of a partition that is no number": (
+        "describe",
+        lambda log: (log / "__transaction_state-\u00b2").mkdir(),
+    ),
+    "a transaction log's segment whose name is no number": (
+        "reconcile",
+        lambda log: (
+            write_segment(log, SEGMENT, "../__transaction_state-0/\u00b2.log")
+            if (log / "__transaction_state-0").mkdir() is None
+            else None
+        ),
+    ),
+    "a topic whose name is no UTF-8": (
+        "replay",
+        text("topics.json", r'{"topics": [{"name": "\ud800", "topic_id": "\udcff", "partitions": []}]}'),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_stands_beside_a_log(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    command, make = BESIDE[name]
+    make(log)
+    more = {"replay": ["--output", str(tmp_path / "runs"), "--cluster", "c"]}.get(command, [])
+    code, _, err = outcome([command, str(log), *more, *RELEASE], capfd)
+    assert code in ((0, 1) if "transaction" in name else (2, 3)), err
+
+
+@pytest.mark.parametrize("command", ["describe", "verify", "expire", "stats", "dump"])
+def test_a_directory_whose_name_is_no_utf_8(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    broker = tmp_path / "logs/\udcff"
+    broker.mkdir(parents=True)
+    write_segment(broker, SEGMENT)
+    for path in (tmp_path / "logs", broker):
+        code, out, err = outcome([command, str(path)], capfd)
+        assert (code, out, "not UTF-8" in err) == (2, "", True), err
+
+
+GIVEN = {
+    "simulate": ["simulate", "FILE"],
+    "scenario": ["drill", "predict", "--topology", "FILE", "--scenario", "FILE"],
+    "topology": ["find-coordinator", "g", "--topology", "FILE"],
+    "prediction": ["drill", "compare", "FILE", "FILE"],
+    "plan": ["restore", "apply", "FILE", "--bootstrap-server", "h:1"],
+    "rules": ["reconcile", "LOG", "--rules", "FILE", *RELEASE],
+    "offsets": ["restore", "plan", "--from-file", "FILE", "--against", "LOG", *RELEASE],
+}
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "deep", "bytes", "nothing"])
+@pytest.mark.parametrize("name", GIVEN)
+def test_files_that_somebody_names(name: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, path = tmp_path / "log", tmp_path / "file"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(
+            {"deep": DEEP.replace("[", '{"a":').encode(), "bytes": bytes(range(256)), "nothing": b""}[what]
+        )
+    places = {"LOG": str(log), "FILE": str(path)}
+    code, _, err = outcome([places.get(word, word) for word in GIVEN[name]], capfd)
+    # Rules without anything are the rules as they are.
+    assert code in ((0, 1, 2) if (name, what) == ("rules", "nothing") else (2, 3)), err
+
+
+NUMBERS = {
+    "a time beyond int64": ["expire", "LOG", "--now-ms", "9" * 30],
+    "a time near the end of int64": ["compact", "LOG", "--output", "OUT", "--now-ms", str((1 << 63) - 1)],
+    "a retention beyond int64": ["compact", "LOG", "--output", "OUT", "--delete-retention-ms", "9" * 19],
+    "another retention": ["expire", "LOG", "--offsets-retention-ms", str((1 << 63) - 1)],
+    "partitions beyond int32": ["whatif", "LOG", "--offsets-partitions", str(1 << 62)],
+    "days that are no number": ["prune", "LOG", "--cluster", "c", "--keep-days", "nan"],
+    "days without end": ["prune", "LOG", "--cluster", "c", "--keep-days", "inf"],
+    "a rate that is no number": ["report", "LOG", "--output", "OUT", "--load-bytes-per-second", "nan"],
+    "a partition that is no number": ["explain", "LOG", "--group", "g", "--topic", "t:\u00b2"],
+    "a partition beyond int32": ["explain", "LOG", "--group", "g", "--topic", f"t:{'9' * 5000}"],
+    "a port that is no number": ["capture", "--bootstrap-server", "h:\u00b2", "--output", "OUT"],
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_no_option_takes(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_segment(tmp_path, SEGMENT)
+    places = {"LOG": str(tmp_path), "OUT": str(tmp_path / "out")}
+    code, _, err = outcome([places.get(word, word) for word in NUMBERS[name]], capfd)
+    assert (code, "Traceback" in err) == (2, False), err

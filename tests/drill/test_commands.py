@@ -18,8 +18,8 @@ from coordinator_core.cluster.drill_commands import (
     undisturbed,
 )
 from coordinator_core.cluster.drill_recover import recover
-from coordinator_core.cluster.drill_run import Outcome
 from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.drill.events import Outcome
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import pytest
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_restore import recover_cluster
 from coordinator_core.drill.canaries import canaries
+from coordinator_core.drill.compare import compare
+from coordinator_core.drill.events import COMPARED
 from coordinator_core.drill.journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -25,8 +28,11 @@ from coordinator_core.drill.journal import (
     read_journal,
 )
 from coordinator_core.drill.load_lines import LoadLine, load_lines
+from coordinator_core.drill.observed import observed
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.reports.drill_report import drill_report
+from tests.drill.test_compare import FAULT, journal, prediction
 
 
 def begun(path: Path) -> Path:
@@ -80,6 +86,33 @@ def test_damage_is_named_by_its_byte(tmp_path: Path, line: bytes, detail: str) -
         file.write(line + b"\n")
     with pytest.raises(DamagedInputError, match=rf"byte {size}: journal: .*{detail}"):
         read_journal(path)
+
+
+WRONG: list[object] = [None, [], {}, [None], "x", "", -1, 1 << 63, 1e300, True]
+
+
+def test_events_of_another_form_are_damage(tmp_path: Path) -> None:
+    """Each field of each event absent, and of other types: read as what it is, or refused with its byte."""
+    path, refused = tmp_path / "j", 0
+    more = {"at_ms": FAULT + 5, "group_id": "g", "topic": "t", "partition": 0, "before": 7, "after": None}
+    events = journal({"event": "backwards", **more}, {"event": "trouble", "at_ms": FAULT + 6, "text": "x"})
+    for number, event in enumerate(events):
+        for name in (key for key in event if key != "event"):
+            for changed in (
+                {key: event[key] for key in event if key != name},
+                *({**event, name: one} for one in WRONG),
+            ):
+                path.write_text(
+                    "".join(json.dumps(one) + "\n" for one in (*events[:number], changed, *events[number + 1 :]))
+                )
+                try:
+                    read = read_journal(path, shapes=COMPARED)
+                except (DamagedInputError, UsageError):
+                    refused += 1
+                    continue
+                said, seen = prediction(), observed(read)
+                drill_report(said, read, seen, compare(said, seen))
+    assert refused > 500
 
 
 def test_what_is_no_journal(tmp_path: Path) -> None:

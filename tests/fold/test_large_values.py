@@ -7,17 +7,22 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import DamagedInputError, ExitCode, UsageError
 from coordinator_core.fold import unpacking
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import fold_partition
+from coordinator_core.history.read import read_history
+from coordinator_core.history.rows import history_rows
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.lifecycle.compact_proof import _table_differences
 from coordinator_core.log.limits import MIB, STANDING_VARIABLE, Limits, standing_allowance
@@ -26,9 +31,13 @@ from coordinator_core.log.types import Codec, PartitionLog, Snapshot
 from coordinator_core.merge import packed
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition
-from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs import rows
+from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import PartitionDigest, canonical_rows, digests_of
 from coordinator_core.runs.tables import offset_rows
+from coordinator_core.runs.verify import verify_run
 from tests.fold.parity import PROFILES, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, encoded_key, offset_value
 from tests.log.builders import build_batch
@@ -175,6 +184,67 @@ values = st.recursive(
 def test_json_in_pieces_is_json(value: object, items: int) -> None:
     for document in (value, {"a": [{"b": [value] * items}]}):
         assert "".join(json_pieces(document)) == json.dumps(document, ensure_ascii=False)
+
+
+@settings(max_examples=30)
+@given(texts=st.lists(st.one_of(st.text(max_size=3), st.integers(990, 5000).map(lambda n: "ü" * n)), max_size=40))
+def test_packed_texts_come_back(texts: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "_LEAST_BYTES", 20_000)
+        store = packed.PackedTexts()
+        kept = [store.add(text) for text in texts]
+        for number in (*range(len(texts)), *reversed(range(len(texts)))):
+            assert str(kept[number]) == texts[number]
+
+
+def test_histories_hold_metadata_packed(tmp_path: Path) -> None:
+    log = write_log(tmp_path, commits(10))
+    tracemalloc.start()
+    try:
+        read = partial(read_history, log, PROFILE, groups=["g"], deletions=None, topic_names={}, damage=[])
+        without, history = read(), read(texts=packed.PackedTexts())
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 16 * MIB
+    rows = sorted(history_rows(history.groups["g"]), key=lambda row: int(row["partition"]))
+    assert [row["metadata"] for row in rows] == ["m" * 32_000 + str(number) for number in range(10 * COMMITS)]
+    assert {row["metadata"] for row in history_rows(without.groups["g"])} == {""}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    snapshot = Snapshot((), (write_log(tmp_path, commits(4)),), (), (), {})
+    place = RunPlace(str(tmp_path / "runs"), "c", "w", "r")
+    replay_to_run(snapshot, place, profile=PROFILE, now_ms=1)
+    return open_run(place.path)
+
+
+def test_tables_are_read_a_block_at_a_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 50)
+    whole = run.table("offsets")
+    found = [block for _, block in run.blocks("offsets", whole.schema)]
+    assert max(block.num_rows for block in found) == 50
+    assert pa.concat_tables(found).equals(whole)
+    del whole, found
+    held = pa.total_allocated_bytes()
+    short = run.table("offsets", whole_metadata=False)
+    assert pa.total_allocated_bytes() - held < MIB
+    assert set(pc.utf8_length(short["metadata"]).to_pylist()) == {len("sha256:") + 64}
+    assert verify_run(run).status == "clean"
+
+
+def test_more_of_a_table_than_is_allowed_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(STANDING_VARIABLE, str(4 * COMMITS * 16_000))
+    assert regroup(["describe", run.path, "--all-groups", "--format", "json"]) == ExitCode.DAMAGED_INPUT
+    said = capfd.readouterr().err
+    assert STANDING_VARIABLE in said
+    assert f"{run.path}/offsets/part-00000.parquet" in said
+    # What does not show metadata need not hold them.
+    assert regroup(["list", run.path]) == regroup(["describe", run.path, "--all-groups"]) == ExitCode.CLEAN
+    assert regroup(["verify", run.path]) == ExitCode.CLEAN
 
 
 def test_compact_does_not_hold_metadata_several_times(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from coordinator_core.history.taking import take_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, Snapshot
+from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile, profile_for_release
 from tests.cases import CASES, Case
@@ -47,6 +48,7 @@ def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
             topic_names=snapshot.topic_names,
             on_damage=OnDamage.SALVAGE,
             damage=[],
+            texts=PackedTexts(),
         ).groups.values()
     ]
     Judge(profile, deletions).judge(groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -176,3 +177,40 @@ def test_timestamps_wrap_as_in_java(base: int, codec: Codec, tmp_path: Path, cap
         assert found[:-1] == [wrapped[0], *wrapped[2:]]
     code, _, err = outcome(["stats", str(tmp_path / "log"), *RELEASE], capfd)
     assert code == 0, err
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_wrong_crc_that_no_broker_verifies(codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Statistics count it as replay reads it; a compaction, whose output must stand a recovery, does not take it."""
+    batches = [batch(number, codec) for number in range(4)]
+    directory = tmp_path / "log"
+    partition = write_partition(directory, {0: b"".join(batches)})
+    marker = directory / ".kafka_cleanshutdown"
+    marker.touch()
+    arguments = [str(directory), *RELEASE, "--partial", "--format", "json"]
+
+    def answers() -> list[tuple[int, str, str]]:
+        return [outcome([command, *arguments], capfd) for command in ("stats", "describe")]
+
+    sound = answers()
+    at = len(batches[0])
+    wrong = flipped(at + 20)(b"".join(batches))
+    (partition / f"{0:020d}.log").write_bytes(wrong)
+    found = answers()
+    for (code, text, said), (_, expected, _) in zip(found, sound, strict=True):
+        assert (code, text) == (0, expected.replace('"partial": false', '"partial": true'))
+        assert f"byte {at}, record offset 2: bad_crc" in said
+    code, _, said = outcome(["compact", *arguments, "--output", str(tmp_path / "compacted")], capfd)
+    assert (code, f"byte {at}, record offset 2: bad_crc" in said) == (3, True)
+    marker.unlink()
+    (code, text, _), _ = answers()
+    assert (code, json.loads(text)["partitions"][0]["size_bytes"]) == (0, at)
+
+
+def test_only_wrong_crcs_are_read_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second, third = batch(0), batch(1), batch(1)
+    directory = tmp_path / "log"
+    write_partition(directory, {0: flipped(20)(first) + second + third})
+    (directory / ".kafka_cleanshutdown").touch()
+    code, _, said = outcome(["stats", str(directory), *RELEASE, "--partial"], capfd)
+    assert (code, f"byte {len(first + second)}, record offset 2: offset_order" in said) == (3, True)

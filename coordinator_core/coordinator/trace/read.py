@@ -15,7 +15,7 @@ from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import profile_for_release
 from coordinator_core.releases.requests import RequestRules
-from coordinator_core.storage import write_atomic
+from coordinator_core.storage import read, write_atomic
 
 Json = dict[str, Any]
 
@@ -113,7 +113,7 @@ def read_trace(path: Path) -> Trace:
     lines: list[Line] = []
     variables: Json = {}
     position = 0
-    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+    for number, raw in enumerate(bytes(read(str(path))).splitlines(keepends=True), 1):
         if raw.strip():
             fields = _object(path, number, position, raw)
             if head is None:
@@ -136,7 +136,7 @@ def _damage(path: Path, number: int, position: int, text: str) -> DamagedInputEr
 def _object(path: Path, number: int, position: int, raw: bytes) -> Json:
     try:
         fields = parse_json(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise _damage(path, number, position, f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise _damage(path, number, position, "not a JSON object")
@@ -172,6 +172,6 @@ def _checked_line(path: Path, number: int, position: int, fields: Json) -> Line:
 
 def add_given(path: Path, given: Given) -> None:
     """Write ``given`` into the first line of a trace; its other lines stay byte for byte."""
-    head, separator, rest = path.read_bytes().lstrip().partition(b"\n")
+    head, separator, rest = bytes(read(str(path))).lstrip().partition(b"\n")
     fields = parse_json(head) | {"given": given.as_json()}
     write_atomic(str(path), json.dumps(fields, ensure_ascii=False).encode() + separator + rest)
