@@ -28,6 +28,7 @@ _COMMANDS = {
     "expire": Place("expire", "Tombstones of the next expiry sweep, and the forecast."),
     "explain": Place("explain", "How the state of a group came to be, record by record."),
     "find-coordinator": Place("find_coordinator", "Offsets partition and coordinator of each group."),
+    "history": Place("history", "Every value of every offset key: how long, by whom, what ended it."),
     "import-records": Place("import_records", "Make a log directory of records in Parquet."),
     "investigate": Place("investigate", "What happened to a group, or in the cluster, and what to do."),
     "list": Place("describe", "Groups with their type and state."),

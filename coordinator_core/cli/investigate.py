@@ -86,7 +86,7 @@ def investigate_command(
         Case(
             profile,
             options.now_ms,
-            offsets_retention_ms or _configured_retention_ms(topics),
+            offsets_retention_ms or configured_retention_ms(topics),
             topics,
             brokers,
             read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
@@ -116,7 +116,7 @@ def investigate_command(
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
 
 
-def _configured_retention_ms(topics: Topics | None) -> int | None:
+def configured_retention_ms(topics: Topics | None) -> int | None:
     """``offsets.retention.minutes`` of the brokers, where the topics are from a capture that has it."""
     found = None if topics is None else topics.offsets_topic.thresholds.get("offsets_retention_ms")
     return None if found is None else int(found)

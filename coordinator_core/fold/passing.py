@@ -13,6 +13,7 @@ import numpy as np
 from coordinator_core.errors import Damage
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
+from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import LAST_OFFSET
@@ -127,7 +128,7 @@ class Passing:
             passage.bounds.last_offset = min(last_offset, self._last_offset)
             data = np.frombuffer(view, np.uint8)
             while True:
-                status, position = pass_batches(data, position, len(data), False, passage)
+                status, position = self._through(data, position, None)
                 if status != Stop.COMPRESSED:
                     break
                 after = self._pass_unpacked(view, position)
@@ -136,6 +137,12 @@ class Passing:
                 position = after
         return position, max(expected, passage.next_offset)
 
+    def _through(self, data: Bytes, position: int, positions: Int64s | None) -> tuple[int, int]:
+        """Pass batches from ``position`` on: a :class:`Stop`, and the position reached. Unpacked ones are at
+        ``positions`` in their segment."""
+        status, reached = pass_batches(data, position, len(data), positions is not None, self.passage)
+        return status, reached
+
     def _pass_unpacked(self, view: memoryview, position: int) -> int:
         chunk = self._chunk_at(view, position)
         if chunk is None:
@@ -143,7 +150,7 @@ class Passing:
         ends = np.cumsum(chunk.batches["plain_size"])
         row = int(np.searchsorted(chunk.batches["position"], position))
         start = int(ends[row - 1]) if row else 0
-        _, reached = pass_batches(chunk.data, start, len(chunk.data), True, self.passage)
+        _, reached = self._through(chunk.data, start, chunk.batches["position"][row:])
         row = int(np.searchsorted(ends, reached, "right"))
         return int(chunk.batches["position"][row]) if row < len(ends) else _end(chunk)
 

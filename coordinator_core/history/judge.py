@@ -7,7 +7,7 @@ beside it, what else went in the same second, and whether the group lived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from coordinator_core.groups.model import GroupType
@@ -79,6 +79,11 @@ class Judge:
             expiry = self._expiry(act, act[0])
             if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
                 self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
+
+    def learn_standing(self, since_ms: Mapping[str, int]) -> None:
+        """Take in of groups that lost nothing, by topic: since when an offset of it stands, the earliest time."""
+        for topic, time in since_ms.items():
+            self._topics.setdefault(topic, []).append((time, None))
 
     def decide(self, groups: Iterable[GroupHistory]) -> None:
         """Set the causes in groups that were learned from."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.history.model import Certainty, GroupHistory, Origin, OriginKind, Version
+from coordinator_core.history.model import Certainty, GroupHistory, Member, Origin, OriginKind, Version
 
-_REGULAR = 3
+REGULAR = 3
 """Commits in a row from which an outsider that goes on commits by itself, and is no person's command."""
 _MIRROR_PARTITIONS = 2
-_WITH_EPOCHS = 3
+WITH_EPOCHS = 3
 """Value version from which commits can carry leader epochs."""
 _CLIENTS = (
     ("connector-consumer-", OriginKind.CONNECT),
@@ -47,34 +48,42 @@ def settle_origins(groups: Iterable[GroupHistory], transactional_ids: Mapping[in
 def _settle(group: GroupHistory) -> None:
     for _, version in group.all_versions():
         if not version.had_members and group.changes and version.last_place.record_offset < group.cleaned_to:
-            why = "the cleaner has removed records of that time, perhaps those of the group's members"
-            producer_id = version.last.producer_id
-            version.origin = Origin(OriginKind.MEMBER, Certainty.POSSIBLE, why, producer_id=producer_id)
+            version.origin = cleaned(version.last.producer_id)
         elif version.had_members:
-            version.origin = _member(group, version)
+            version.origin = insider(group, version.generation, version.member, version.last.producer_id)
     bursts = _bursts(version for _, version in group.all_versions() if version.origin is None)
     for at, burst in enumerate(bursts):
-        origin = _outsider(group, burst, bursts[:at], len(bursts))
+        origin = _outsider(group, burst, bursts[max(at - REGULAR, 0) : at], len(bursts))
         for version in burst:
             version.origin = origin
 
 
-def _member(group: GroupHistory, version: Version) -> Origin:
-    producer_id = version.last.producer_id
-    member = version.member
+def cleaned(producer_id: int | None = None) -> Origin:
+    """Origin of a commit before the end of what the cleaner has removed, for a group that has had members."""
+    why = "the cleaner has removed records of that time, perhaps those of the group's members"
+    return Origin(OriginKind.MEMBER, Certainty.POSSIBLE, why, producer_id=producer_id)
+
+
+def insider(
+    group: GroupHistory, generation: int | None, member: Member | None, producer_id: int | None = None
+) -> Origin:
+    """Origin of a commit while the group had members; ``member`` owned the partition."""
     if member is None:
         why = "the group had members, and no assignment in the log names the partition's owner"
         return Origin(OriginKind.MEMBER, Certainty.LIKELY, why, producer_id=producer_id)
     kind = next((kind for part, kind in _CLIENTS if part in member.client_id.lower() or part in member.client_id), None)
     if kind is None and any(change.group_type is GroupType.STREAMS for change in group.changes):
         kind = OriginKind.STREAMS
-    why = f"member of generation {version.generation} that owned the partition"
+    why = f"member of generation {generation} that owned the partition"
     if producer_id is not None:
         why += f", in a transaction of producer {producer_id}"
-    return Origin(kind or _by_group(group.group_id) or OriginKind.MEMBER, Certainty.LIKELY, why, member, producer_id)
+    return Origin(
+        kind or kind_of_group(group.group_id) or OriginKind.MEMBER, Certainty.LIKELY, why, member, producer_id
+    )
 
 
-def _by_group(group_id: str) -> OriginKind | None:
+def kind_of_group(group_id: str) -> OriginKind | None:
+    """The client whose groups have such ids; ``None`` for no known one."""
     return next((kind for start, kind in _GROUPS if group_id.startswith(start)), None)
 
 
@@ -86,35 +95,63 @@ def _bursts(versions: Iterable[Version]) -> list[list[Version]]:
     return list(bursts.values())
 
 
-def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Sequence[Version]], total: int) -> Origin:
-    producer_id = burst[0].last.producer_id
-    if producer_id is not None:
-        why = f"the group had no members; transaction of producer {producer_id}"
-        return Origin(
-            _by_group(group.group_id) or OriginKind.STANDALONE, Certainty.LIKELY, why, producer_id=producer_id
-        )
-    if any(version.last.leader_epoch is not None for version in burst):
+class Request(NamedTuple):
+    """Commits at one time for a group without members, outside transactions: what tells who made them.
+
+    ``has_epochs``: some carry leader epochs; ``could_have``: all have a version that can. ``goes_on``: values of one
+    of them are followed by more, or requests came at even distances before; ``is_followed``: some value is followed by
+    another one of this writer. ``is_alone``: nothing else is known of the group.
+    """
+
+    partitions: int
+    has_epochs: bool
+    could_have: bool
+    goes_on: bool
+    is_followed: bool
+    is_alone: bool
+
+
+def outsider(known: OriginKind | None, request: Request) -> Origin:
+    """Origin of a request; ``known`` is the kind that the group id tells of (:func:`kind_of_group`)."""
+    if request.has_epochs:
         why = "the group had no members; the commits carry leader epochs, which a consumer learns by reading"
-        return Origin(_by_group(group.group_id) or OriginKind.STANDALONE, Certainty.LIKELY, why)
-    known = _by_group(group.group_id)
-    goes_on = max(version.commits for version in burst) >= _REGULAR or _is_regular(before, burst)
-    if known is not None and goes_on:
+        return Origin(known or OriginKind.STANDALONE, Certainty.LIKELY, why)
+    if known is not None and request.goes_on:
         return Origin(known, Certainty.POSSIBLE, f"the group had no members; its id begins as those of {known.value}")
-    if goes_on and len(burst) >= _MIRROR_PARTITIONS and all(one.last.value_version >= _WITH_EPOCHS for one in burst):
+    if request.goes_on and request.partitions >= _MIRROR_PARTITIONS and request.could_have:
         why = "the group had no members; several partitions at once, again and again, without leader epochs"
         return Origin(OriginKind.MIRROR, Certainty.POSSIBLE, why)
-    if goes_on or any(version.commits > 1 for version in burst):
+    if request.goes_on or request.is_followed:
         why = "the group had no members; commits that go on by themselves, without leader epochs"
         return Origin(OriginKind.STANDALONE, Certainty.LIKELY, why)
-    sure = Certainty.LIKELY if group.changes or before or total > 1 or len(burst) > 1 else Certainty.POSSIBLE
-    why = f"the group had no members; {len(burst)} partitions at once, without leader epochs, and not again"
+    sure = Certainty.LIKELY if not request.is_alone or request.partitions > 1 else Certainty.POSSIBLE
+    why = f"the group had no members; {request.partitions} partitions at once, without leader epochs, and not again"
     return Origin(OriginKind.ADMIN, sure, why)
+
+
+def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Sequence[Version]], total: int) -> Origin:
+    known, producer_id = kind_of_group(group.group_id), burst[0].last.producer_id
+    if producer_id is not None:
+        why = f"the group had no members; transaction of producer {producer_id}"
+        return Origin(known or OriginKind.STANDALONE, Certainty.LIKELY, why, producer_id=producer_id)
+    most = max(version.commits for version in burst)
+    return outsider(
+        known,
+        Request(
+            len(burst),
+            any(version.last.leader_epoch is not None for version in burst),
+            all(version.last.value_version >= WITH_EPOCHS for version in burst),
+            most >= REGULAR or _is_regular(before, burst),
+            most > 1,
+            not group.changes and not before and total == 1,
+        ),
+    )
 
 
 def _is_regular(before: Sequence[Sequence[Version]], burst: Sequence[Version]) -> bool:
     """Whether the last requests came at even distances, and moved nothing back."""
-    times = [one[0].place.timestamp_ms for one in before[-_REGULAR:]] + [burst[0].place.timestamp_ms]
-    if len(times) <= _REGULAR:
+    times = [one[0].place.timestamp_ms for one in before[-REGULAR:]] + [burst[0].place.timestamp_ms]
+    if len(times) <= REGULAR:
         return False
     steps = [after - earlier for earlier, after in itertools.pairwise(times)]
     return not (min(steps) <= 0 or max(steps) > 2 * min(steps))

@@ -49,8 +49,11 @@ ONE_ACT_MS = 25
 """The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
 _HOLES = 32
 _CLOCKS_DIFFER_MS = 3_600_000
-_BORING_STEPS = 50
-_SMALL_STEP = 1000
+BORING_STEPS = 50
+SMALL_STEP = 1000
+FEW_COMMITS = 3
+"""A step that is larger than this, and than so many times the largest one before, begins a new version once there are
+a few commits."""
 _LONG_NAMES = 1000
 """Characters from which on a name is kept once, and not with each offset key."""
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
@@ -85,7 +88,7 @@ def read_history(
     passing = None
     if groups is not None:
         passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
-    reader = _Reader(log, profile, passing, deletions, topic_names, every_commit, texts)
+    reader = HistoryReader(log, profile, passing, deletions, topic_names, every_commit, texts)
     read = passing.read if passing is not None and passes else read_records
     for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
@@ -138,7 +141,9 @@ def _note_deletion(deletions: Deletions, record: Record) -> None:
     deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
 
 
-class _Reader:
+class HistoryReader:
+    """Reads one offsets partition, batch after batch in log order."""
+
     def __init__(
         self,
         log: PartitionLog,
@@ -342,10 +347,10 @@ class _Reader:
                 history.versions[key][-1].end = removal.end = End(EndKind.NO_RULE, place)
             return
         members = self._members_of(key.group_id, group)
-        owner = _owner(members, key)
+        owner = owner_of(members, key)
         if self._batch_is_request and owner is not None and len(members) > 1 and not batch.is_transactional:
             versions = self._group(key.group_id).versions.setdefault(key, [])
-            commit = _Commit(key, place, owner, _generation(group), versions)
+            commit = _Commit(key, place, owner, generation_of(group), versions)
             self._requests.setdefault(key.group_id, []).append(commit)
         metadata, meaning = _without_metadata(meaning)
         replayer.replay_data(batch, records, record, meaning)
@@ -368,7 +373,7 @@ class _Reader:
         owner: Member | None,
         had_members: bool,
     ) -> Version:
-        generation, missing = _generation(group), self._history.missing
+        generation, missing = generation_of(group), self._history.missing
         version = Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
         version.metadata = metadata
         return version
@@ -408,7 +413,7 @@ class _Reader:
             condition_of(group, rules)
             if group is not None or not rules.needs_group
             else condition_of(ClassicGroup(key.group_id, GroupState.EMPTY), rules),
-            _generation(group),
+            generation_of(group),
             bool(members),
             bool(members) and (topics is None or key.topic in topics),
             _is_foreign(batch, self._profile),
@@ -475,7 +480,7 @@ class _Reader:
             self._deletions.add(place.timestamp_ms, group_id, None)
             if before is None or (record.key_type in _EPOCH_TYPES and isinstance(before, ClassicGroup)):
                 return
-            change = Change(ChangeKind.DELETED, place, _generation(before), left=members)
+            change = Change(ChangeKind.DELETED, place, generation_of(before), left=members)
             change.had_offsets = len(self._held.get(group_id, {}))
             change.had_pending = self._pending_dropped.get(group_id) == place.timestamp_ms
             change.group_type = before.type
@@ -495,7 +500,7 @@ class _Reader:
             Change(
                 kind if now else ChangeKind.EMPTY,
                 place,
-                _generation(group),
+                generation_of(group),
                 now,
                 joined,
                 left,
@@ -563,13 +568,15 @@ def _is_commit(marker: Record) -> bool:
         return False  # The replay counts it among the records that cannot be read.
 
 
-def _generation(group: Group | None) -> int | None:
+def generation_of(group: Group | None) -> int | None:
+    """Generation of a classic group, epoch of others."""
     if group is None:
         return None
     return group.generation if isinstance(group, ClassicGroup) else group.group_epoch
 
 
-def _owner(members: Sequence[Member], key: OffsetKey) -> Member | None:
+def owner_of(members: Sequence[Member], key: OffsetKey) -> Member | None:
+    """The member whose partition it is: the only one, or as far as assignments tell."""
     if len(members) == 1:
         return members[0]
     for member in members:
@@ -581,10 +588,10 @@ def _owner(members: Sequence[Member], key: OffsetKey) -> Member | None:
 def _goes_on(previous: Version, version: Version) -> bool:
     """Whether a commit says nothing new: the same writer went on, by no unusual step."""
     step = version.first.committed_offset - previous.last.committed_offset
-    usual = max(_SMALL_STEP, _BORING_STEPS * previous.largest_step)
+    usual = max(SMALL_STEP, BORING_STEPS * previous.largest_step)
     return (
         step >= 0
-        and (step <= usual or previous.commits < 3)
+        and (step <= usual or previous.commits < FEW_COMMITS)
         and previous.generation == version.generation
         and previous.had_members == version.had_members
         and (previous.member is None) == (version.member is None)

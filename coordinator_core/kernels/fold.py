@@ -104,11 +104,42 @@ def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> In
     return body_stop - key - 2
 
 
+@cython.cfunc
+def put_record(data: Bytes, key_bytes: Int, offset: Int, timestamp: Int, tables: FoldTables) -> cython.bint:
+    """Put one record, whose key and value are ``data``, into ``scratch``; false for what is no ordinary commit."""
+    record = Record(
+        end=len(data),
+        unusual=0,
+        timestamp_delta=0,
+        offset_delta=0,
+        tail=0,
+        key=0,
+        key_bytes=key_bytes,
+        value=key_bytes,
+        value_bytes=len(data) - key_bytes,
+    )
+    if key_bytes < 2:
+        return False
+    body_bytes: Int = _classify(data, record, 0, tables)
+    tables.scratch[0].offset = offset
+    tables.scratch[0].timestamp = timestamp
+    tables.scratch[0].key = 0
+    tables.scratch[0].key_bytes = key_bytes
+    tables.scratch[0].value = key_bytes
+    tables.scratch[0].value_bytes = len(data) - key_bytes
+    tables.scratch[0].body = 2
+    tables.scratch[0].body_bytes = body_bytes
+    tables.scratch[0].index = 0
+    tables.scratch[0].batch_records = 1
+    tables.scratch[0].hash = -1
+    return body_bytes != INVALID and tables.scratch[0].kind == Kind.VALUE
+
+
 # Rows of names, keys and producers
 
 
 @cython.cfunc
-def _group_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
+def group_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
     """Row of the group whose id, with its int16 length, is at ``body``."""
     before: Int = tables.group_ids.used
     row: Int = tables.group_ids.number(data, body, length)
@@ -139,7 +170,7 @@ def _new_key(data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic
     row: Int = tables.keys.add(data, body, length, hashed)
     if group < 0:
         group_bytes: Int = be16(data, body) + 2
-        group = _group_row(data, body, group_bytes, tables)
+        group = group_row(data, body, group_bytes, tables)
         topic = _topic_row(data, body + group_bytes, length - group_bytes - 4, tables)
     tables.key_states[row].last_tombstone = -1
     tables.key_states[row].producer_id = 0
@@ -309,7 +340,7 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
             previous = -1
         if kind > Kind.TOMBSTONE:
             if kind == Kind.GROUP and body_bytes > 0:
-                tables.scratch[record].row = _group_row(data, body, body_bytes, tables)
+                tables.scratch[record].row = group_row(data, body, body_bytes, tables)
             previous = -1
             continue
         predicted, group, topic, row = -1, -1, -1, -1

@@ -303,6 +303,60 @@ class Commit(Struct):
 MERGED_KEY_BYTES = 12  # An offset key in a merge: numbers of group and topic, partition.
 
 
+class WrittenGroup(Struct):
+    """A group whose commits are merged to versions."""
+
+    writer: i64  # Of its commits, -1 where each partition has its own or it is not known.
+    next_writer: i64  # After the first commit, -1 for the same.
+    generations: i64  # Counts what may have changed the writers.
+    records: i64
+    is_special: i32  # 1 when more than commits came for its offset keys.
+    is_touched: i32  # 1 when a commit came since its last group record.
+
+
+class OpenVersion(Struct):
+    """The version of an offset key that stands; none without ``commits``."""
+
+    first_committed_offset: i64
+    committed_offset: i64
+    record_offset: i64  # Of the first commit; likewise the two that follow.
+    timestamp: i64
+    position: i64
+    last_record_offset: i64
+    expire_timestamp: i64  # 0 where none ``expires``.
+    largest_step: i64
+    commits: i64
+    first_timestamp: i64  # Of the first version of the offset key.
+    metadata: i32
+    group: i32
+    writer: i32
+    owner: i32  # Writer of the partition since the group's ``generations``.
+    generations: i64
+    leader_epoch: i32  # -1 for none.
+    value_version: i16
+    expires: i16
+
+
+class ClosedVersion(Struct):
+    """A version that ended, or stands at the end of the log; fields are those of :class:`OpenVersion`."""
+
+    first_committed_offset: i64
+    committed_offset: i64
+    record_offset: i64
+    timestamp: i64
+    position: i64
+    last_record_offset: i64
+    end_offset: i64  # Record offset of the next version, -1 for none.
+    end_timestamp: i64
+    commits: i64
+    metadata: i32
+    key: i32
+    group: i32
+    writer: i32
+    leader_epoch: i32
+    value_version: i32
+
+
 class PackedBatch(Struct):
     """A batch to be decompressed."""
 

@@ -120,6 +120,30 @@ def portion_of(data: Bytes, at: Int, length: Int, portions: Int) -> Int:
     return crc32c(data, at, at + length) % portions
 
 
+@cython.cfunc
+def pass_status(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, passage: Passage) -> Int:
+    """``Stop.END`` if the header of the batch at ``at`` lets it pass, behind one that ends before ``expected``."""
+    size: Int = sound_size(data, at, stop, expected, is_unpacked, passage.bounds)
+    if size == 0:
+        return Stop.UNUSUAL_BATCH
+    batch = header(data, at)
+    if (
+        batch.attributes & CONTROL_BIT
+        or be32(data, at + BatchField.LEADER_EPOCH) > passage.leader_epoch
+        or passage.codecs >> (batch.attributes & CODEC_BITS) & 1 == 0
+        or batch.last_offset - batch.base_offset + 1 < batch.count
+    ):
+        return Stop.UNUSUAL_RECORDS
+    # Where offsets are missing and the next batch fits there, this one's offset is wrong.
+    if batch.base_offset > expected and (
+        be64(data, at + size) <= batch.last_offset if stop - at - size >= 8 else is_unpacked
+    ):
+        return Stop.UNUSUAL_BATCH
+    if not is_unpacked and is_compressed(batch):
+        return Stop.COMPRESSED
+    return Stop.END if may_hold_records(batch, passage.bounds.max_records) else Stop.UNUSUAL_RECORDS
+
+
 def pass_batches(data: Bytes, start: Int, stop: Int, is_unpacked: cython.bint, passage: Passage) -> tuple[Int, Int]:
     """Pass batches from ``start`` on that the caller of ``passage`` does not want.
 
@@ -132,31 +156,13 @@ def pass_batches(data: Bytes, start: Int, stop: Int, is_unpacked: cython.bint, p
             if passage.holes_used + 2 > len(passage.holes):
                 status = Stop.FULL
                 break
-            size = sound_size(data, start, stop, passage.next_offset, is_unpacked, passage.bounds)
-            if size == 0:
-                status = Stop.UNUSUAL_BATCH
+            status = pass_status(data, start, stop, passage.next_offset, is_unpacked, passage)
+            if status != Stop.END:
                 break
             batch = header(data, start)
-            if (
-                batch.attributes & CONTROL_BIT
-                or be32(data, start + BatchField.LEADER_EPOCH) > passage.leader_epoch
-                or passage.codecs >> (batch.attributes & CODEC_BITS) & 1 == 0
-                or batch.last_offset - batch.base_offset + 1 < batch.count
-            ):
-                status = Stop.UNUSUAL_RECORDS
-                break
-            # Where offsets are missing and the next batch fits there, this one's offset is wrong.
-            if batch.base_offset > passage.next_offset and (
-                be64(data, start + size) <= batch.last_offset if stop - start - size >= 8 else is_unpacked
-            ):
-                status = Stop.UNUSUAL_BATCH
-                break
-            if not is_unpacked and is_compressed(batch):
-                status = Stop.COMPRESSED
-                break
-            if not may_hold_records(batch, passage.bounds.max_records) or passage.wants_any(data, start, batch):
+            if passage.wants_any(data, start, batch):
                 status = Stop.UNUSUAL_RECORDS
                 break
             passage.note(batch)
-            start += size
+            start += batch.size
     return status, start

@@ -24,6 +24,7 @@ from coordinator_core.kernels import (
     record_sizes,
     survivors,
     unpacking,
+    versions,
     witnesses,
 )
 from coordinator_core.kernels.arrays import viewed
@@ -36,6 +37,7 @@ from coordinator_core.kernels.newest import NewestTable
 from coordinator_core.kernels.passing import Passage
 from coordinator_core.kernels.text import TextWriter
 from coordinator_core.kernels.values import ValueDecoder
+from coordinator_core.kernels.versions import VersionTable
 
 __all__ = [
     "BatchFilter",
@@ -49,6 +51,7 @@ __all__ = [
     "SizeTable",
     "TextWriter",
     "ValueDecoder",
+    "VersionTable",
     "add_record_sizes",
     "compact_arena",
     "decode_commits",
@@ -66,6 +69,8 @@ __all__ = [
     "pass_known",
     "portion_of",
     "spread",
+    "take_commit",
+    "take_commits",
     "unpack",
 ]
 
@@ -115,4 +120,6 @@ pass_batches = _entry(passing.pass_batches)
 pass_known = _entry(witnesses.pass_known)
 portion_of = _entry(passing.portion_of)
 spread = _entry(survivors.spread)
+take_commit = _entry(versions.take_commit)
+take_commits = _entry(versions.take_commits)
 unpack = _entry(unpacking.unpack)

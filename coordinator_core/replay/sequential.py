@@ -144,6 +144,10 @@ class SequentialReplayer:
         """All committed offsets at this point of the log."""
         return self._state.offsets
 
+    def touch(self, group_id: str) -> None:
+        """A commit for the group was applied elsewhere."""
+        self._groups.touch(group_id)
+
     def load_failures(self) -> Sequence[LoadFailure]:
         """Records so far at which the real loader would have stopped."""
         return self._state.load_failures

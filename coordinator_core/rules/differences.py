@@ -133,11 +133,7 @@ class Difference:
 
 def difference(before: Run, now: Run) -> Difference:
     """Compare two runs."""
-    same = tuple(
-        table.name
-        for table in STATE_TABLES
-        if before.table_hash(table.name) == now.table_hash(table.name)
-    )
+    same = tuple(table.name for table in STATE_TABLES if before.table_hash(table.name) == now.table_hash(table.name))
     groups = None if all(name in same for name in _OF_GROUPS) else _groups(before, now, same)
     offsets = None if "offsets" in same else _table("offsets", before, now, _OFFSET_KEY)
     return Difference(before, now, same, groups, offsets)

@@ -41,6 +41,7 @@ COMMANDS = [
     ["expire", PUBLISHED, "--offsets-retention-ms", "1", "--publish", "--format", "json"],
     ["explain", LOG, "--group", "#hash#group", *FIXED],
     ["find-coordinator", "b", "a", "c"],
+    ["history", LOG, "--output", "history.parquet", *FIXED],
     ["investigate", PUBLISHED, "--output", "investigation", "--now-ms", "1800000000000"],
     ["list", LOG, *FIXED],
     ["loads", LOG],

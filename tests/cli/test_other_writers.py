@@ -28,6 +28,7 @@ REFUSED: dict[str, list[str]] = {
     "whatif": ["--offsets-partitions", "8"],
     "loads": [],
     "investigate": [],
+    "history": ["--output", "{out}"],
     "compact": ["--output", "{out}"],
     "rescue": ["--kafka-version", "3.9.2", "--coordinator", "classic"],
     "reconcile": [],

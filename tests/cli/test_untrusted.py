@@ -88,6 +88,7 @@ TEXTS = {
     "rescue": ["rescue", "LOG", *NOW],
     "repair": ["rescue", "STUCK", "--repair", "OUT/repaired", "--names", "OUT/names.csv", *PARTITIONS, *NOW],
     "investigate": ["investigate", "RUN"],
+    "history": ["history", "LOG", "--output", "OUT/history.parquet", *NOW],
     "investigation": ["investigate", "LOG", "--output", "OUT", *NOW],
     "a type": ["whatif", "RUN", "--to", "consumer"],
     "another type": ["whatif", "RUN", "--to", "streams"],

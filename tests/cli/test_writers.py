@@ -78,6 +78,7 @@ WRITERS = {
         )
     ),
     "investigate": Writer(("investigate", "RUN", "--output", "OUT")),
+    "history": Writer(("history", "RUN", "--output", "OUT/history.parquet")),
     "restore plan": Writer(("restore", "plan", "RUN", "--all-groups", "--against", "OTHER", "--output", "OUT/plan")),
     "drill predict": Writer(
         (

@@ -12,7 +12,7 @@ from coordinator_core.history.model import Deletions, GroupHistory, PartitionHis
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.types import ControlType
+from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.blobs import encode_consumer_assignment
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import profile_for_release
@@ -84,7 +84,8 @@ class Client:
 class Log:
     """An offsets partition under construction, one batch a method, as the Scala coordinator writes it.
 
-    ``at`` is the time of the next batch, ``epoch`` the leader epoch, ``magic`` the message format.
+    ``at`` is the time of the next batch, ``epoch`` the leader epoch, ``magic`` the message format, ``codec`` that of
+    the next batches.
     """
 
     at: int = T0
@@ -92,6 +93,7 @@ class Log:
     commit_version: int = 3
     magic: int = 2
     epoch: int = 0
+    codec: Codec = Codec.NONE
     next_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
     segments: dict[int, bytes] = field(default_factory=dict)
@@ -127,6 +129,7 @@ class Log:
             transactional=producer_id >= 0,
             base_sequence=sequence,
             leader_epoch=self.epoch,
+            codec=self.codec,
         )
         self.next_offset += len(records)
         return self

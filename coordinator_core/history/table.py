@@ -1,0 +1,389 @@
+"""The table ``history`` of everything, some hundred thousand rows at a time, as Arrow.
+
+Rows are those of :func:`~coordinator_core.history.rows.history_rows`. Groups with nothing but commits are made column
+by column of what :mod:`~coordinator_core.history.taking` took; the histories of the others are read as such, some
+groups at a time. So memory follows offset keys, group records and removals, and the values of the largest group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordinator_core.errors import Damage
+from coordinator_core.fold.gathering import spread_columns
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.model import (
+    Certainty,
+    Deletions,
+    EndKind,
+    GroupHistory,
+    Origin,
+    OriginKind,
+    outline,
+)
+from coordinator_core.history.origins import (
+    REGULAR,
+    WITH_EPOCHS,
+    Request,
+    cleaned,
+    insider,
+    kind_of_group,
+    outsider,
+    settle_origins,
+)
+from coordinator_core.history.read import read_history
+from coordinator_core.history.rows import history_rows
+from coordinator_core.history.spill import Spilled
+from coordinator_core.history.taking import Taken, take_history
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.packed import PackedTexts
+from coordinator_core.releases import Profile
+
+PORTION_ROWS = 1 << 18
+_SPECIAL_RECORDS = 250_000
+"""Some 400 MB as histories."""
+
+Int64s = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Fields of ``kernels.layout.ClosedVersion``."""
+
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+HISTORY: Final = pa.schema(
+    [
+        pa.field("group_id", _TEXT, nullable=False),
+        pa.field("topic", _TEXT, nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("committed_offset", pa.int64(), nullable=False),
+        pa.field("first_committed_offset", pa.int64(), nullable=False),
+        pa.field("commits", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("metadata", pa.string(), nullable=False),
+        pa.field("generation", pa.int32()),
+        pa.field("offsets_partition", pa.int32(), nullable=False),
+        pa.field("record_offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        pa.field("segment", _TEXT, nullable=False),
+        pa.field("byte_position", pa.int64(), nullable=False),
+        pa.field("valid_from", pa.int64(), nullable=False),
+        pa.field("valid_from_ms", pa.int64(), nullable=False),
+        pa.field("valid_to", pa.int64()),
+        pa.field("valid_to_ms", pa.int64()),
+        pa.field("cause", _TEXT),
+        pa.field("cause_certainty", _TEXT),
+        pa.field("cause_evidence", _TEXT),
+        pa.field("cause_or", pa.list_(pa.string()), nullable=False),
+        pa.field("origin", _TEXT),
+        pa.field("origin_certainty", _TEXT),
+        pa.field("origin_evidence", _TEXT),
+        pa.field("member_id", _TEXT),
+        pa.field("instance_id", _TEXT),
+        pa.field("client_id", _TEXT),
+        pa.field("client_host", _TEXT),
+        pa.field("producer_id", pa.int64()),
+        pa.field("transactional_id", _TEXT),
+    ]
+)
+
+
+def history_tables(
+    snapshot: Snapshot,
+    profile: Profile,
+    *,
+    retention_ms: int | None = None,
+    transactional_ids: Mapping[int, str] | None = None,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+    portion_rows: int = PORTION_ROWS,
+    special_records: int = _SPECIAL_RECORDS,
+) -> Iterator[pa.Table]:
+    """The rows of every group, of the schema :data:`HISTORY`: a group's rows are together, by offset key and record
+    offset.
+
+    ``retention_ms`` is ``offsets.retention.minutes`` where it is known, ``transactional_ids`` are by producer id. Some
+    ``special_records`` records of groups with tombstones or transactions are in memory at a time. Raises as
+    ``read_records`` does.
+    """
+    deletions = Deletions()
+    names = snapshot.topic_names
+    taken = [
+        take_history(log, profile, deletions=deletions, topic_names=names, on_damage=on_damage, damage=damage)
+        for log in snapshot.partitions
+    ]
+
+    def read(one: Taken, groups: Sequence[str], texts: PackedTexts | None = None) -> Iterable[GroupHistory]:
+        found = read_history(
+            one.log,
+            profile,
+            groups=groups,
+            deletions=None,
+            topic_names=names,
+            on_damage=on_damage,
+            damage=[],
+            texts=texts,
+        )
+        return found.groups.values()
+
+    judge = Judge(profile, deletions, retention_ms=retention_ms)
+    if any(one.special for one in taken):
+        for one in taken:
+            judge.learn_standing(_standing(one))
+        parts = (
+            part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups)
+        )
+        judge.learn([outline(group) for group in parts])
+    for one in taken:
+        for spilled in one.spill.portions(portion_rows):
+            found = _rows_of(one, spilled)
+            if found is not None:
+                yield found
+        one.spill.close()
+        for groups in _batched(one.special, special_records):
+            again = list(read(one, groups, PackedTexts()))
+            judge.decide(again)
+            settle_origins(again, transactional_ids)
+            rows = [row for group in again for row in history_rows(group)]
+            if rows:
+                yield pa.Table.from_pylist(rows, HISTORY)
+
+
+def _batched(records: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    """Group ids, so many at a time as have about ``most`` records."""
+    batch: list[str] = []
+    taken = 0
+    for group_id, count in records.items():
+        if batch and taken + count > most:
+            yield batch
+            batch, taken = [], 0
+        batch.append(group_id)
+        taken += count
+    if batch:
+        yield batch
+
+
+def _standing(taken: Taken) -> dict[str, int]:
+    """By topic, the earliest time (epoch ms) since when an offset stands, of groups that lost none."""
+    versions = np.asarray(taken.table.open)[: taken.table.open_used]
+    keys = np.flatnonzero(versions["commits"] > 0)
+    keys = keys[~_is_special(taken, versions["group"][keys])]
+    topics = np.asarray(taken.table.fold.events)["topic"][keys]
+    order = np.lexsort((versions["first_timestamp"][keys], topics))
+    found, first = np.unique(topics[order], return_index=True)
+    since = versions["first_timestamp"][keys[order[first]]]
+    return dict(zip(_names(taken.table.fold.topics, found), since.tolist(), strict=True))
+
+
+def _is_special(taken: Taken, groups: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    special: npt.NDArray[np.bool_] = np.asarray(taken.table.groups)["is_special"][groups] != 0
+    return special
+
+
+def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
+    """Interned names, without their length prefix."""
+    return [table.key(row)[2:].decode() for row in rows.tolist()]
+
+
+# Columns
+
+
+def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
+    """The rows of the groups in ``spilled`` that are not special; ``None`` for none."""
+    rows = spread_columns(spilled.rows)
+    fold = taken.table.fold
+    keys, key_of = _numbered(rows["key"])
+    events = np.asarray(fold.events)[keys]
+    groups, group_of = _numbered(events["group"])
+    topics, topic_of = _numbered(events["topic"])
+    group_names, topic_names = _names(fold.group_ids, groups), _names(fold.topics, topics)
+    place = np.empty(len(keys), np.uint16 if len(keys) <= 1 << 16 else np.int64)
+    by_name = np.lexsort((events["partition"], _places(topic_names)[topic_of], _places(group_names)[group_of]))
+    place[by_name] = np.arange(len(keys))
+    # Values of a key ended in the order of their record offsets, but where those repeat (``OnDamage.SALVAGE``).
+    order = np.argsort(place[key_of], kind="stable")
+    if (np.diff(rows["record_offset"][order])[np.diff(rows["key"][order]) == 0] < 0).any():
+        order = np.lexsort((rows["record_offset"], place[key_of]))
+    order = order[~_is_special(taken, rows["group"][order])]
+    if not len(order):
+        return None
+    rows, key_of, count = {name: column[order] for name, column in rows.items()}, key_of[order], len(order)
+    history = taken.history
+    plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
+    group_of, topic_of = group_of[key_of], topic_of[key_of]
+    origins, origin_of = _origins(taken, plain, rows, group_of)
+    writers, writer_of = _numbered(rows["writer"])
+    who = [taken.writers[number] for number in writers.tolist()]
+    segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
+    bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
+    ended = rows["end_offset"] >= 0
+    numbers = {
+        "partition": events["partition"][key_of],
+        "byte_position": rows["position"],
+        "timestamp_ms": rows["timestamp"],
+        "valid_from": rows["record_offset"],
+        "valid_from_ms": rows["timestamp"],
+        "offsets_partition": np.full(count, history.offsets_partition, np.int32),
+        **{name: rows[name] for name in ("committed_offset", "first_committed_offset", "commits", "record_offset")},
+    }
+    newer = np.where(ended, 0, 1)
+    columns: dict[str, pa.Array] = {
+        **{name: pa.array(values) for name, values in numbers.items()},
+        "group_id": _text(group_names, group_of),
+        "topic": _text(topic_names, topic_of),
+        "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
+        "metadata": spilled.metadata.take(pa.array(order)).cast(pa.string()),
+        "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
+        "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
+        "valid_to": pa.array(rows["end_offset"], mask=~ended),
+        "valid_to_ms": pa.array(rows["end_timestamp"], mask=~ended),
+        "cause": _text([EndKind.NEWER_VALUE.value, None], newer),
+        "cause_certainty": _text([Certainty.CERTAIN.value, None], newer),
+        "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
+        "origin": _text([one.kind.value for one in origins], origin_of),
+        "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
+        "origin_evidence": _text([one.why for one in origins], origin_of),
+        **{
+            name: _text([getattr(one.member, name, None) for one in who], writer_of)
+            for name in ("member_id", "instance_id", "client_id", "client_host")
+        },
+    }
+    return pa.Table.from_arrays(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in HISTORY],
+        schema=HISTORY,
+    )
+
+
+def _numbered(numbers: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
+    """Distinct numbers, none negative or large, ascending; and by item the place of its own among them."""
+    found = np.flatnonzero(np.bincount(numbers))
+    places = np.empty(int(found[-1]) + 1, np.int64)
+    places[found] = np.arange(len(found))
+    return found, places[numbers]
+
+
+def _places(names: Sequence[str]) -> Int64s:
+    """Place of each name in their order."""
+    places = np.empty(len(names), np.int64)
+    places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return places
+
+
+def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.DictionaryArray:
+    """The ``values`` by number; each stands once in the dictionary, null in none."""
+    distinct = {value: None for value in values if value is not None}
+    number = {value: at for at, value in enumerate(distinct)}
+    numbers = pa.array([None if value is None else number[value] for value in values], pa.int32())
+    return pa.DictionaryArray.from_arrays(numbers.take(pa.array(codes)), pa.array(list(distinct), pa.string()))
+
+
+# Origins
+
+
+class _Origins:
+    """Distinct origins, numbered."""
+
+    def __init__(self) -> None:
+        self.found: dict[Origin, int] = {}
+
+    def of_each(self, codes: npt.NDArray[Any], told: Callable[[int], Origin]) -> Int64s:
+        """Numbers of the origins that ``told`` gives for the codes, asked once for each distinct one."""
+        distinct, inverse = np.unique(codes, return_inverse=True)
+        numbers = [self.found.setdefault(told(code), len(self.found)) for code in distinct.tolist()]
+        return np.array(numbers, np.int64)[inverse]
+
+
+def _origins(
+    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, group_of: Int64s
+) -> tuple[list[Origin], npt.NDArray[np.int32]]:
+    """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together."""
+    origins = _Origins()
+    found = np.zeros(len(group_of), np.int32)
+    had_members = np.array([one.had_members for one in taken.writers])[rows["writer"]]
+    has_changes = np.array([bool(group.changes) for group in groups])
+    is_cleaned = ~had_members & has_changes[group_of] & (rows["last_record_offset"] < taken.history.cleaned_to)
+    found[is_cleaned] = origins.of_each(np.zeros(is_cleaned.sum(), np.int64), lambda _: cleaned())
+
+    def inside(code: int) -> Origin:
+        writer = taken.writers[code % len(taken.writers)]
+        return insider(groups[code // len(taken.writers)], writer.generation, writer.member)
+
+    found[had_members] = origins.of_each(
+        group_of[had_members] * len(taken.writers) + rows["writer"][had_members], inside
+    )
+    outside = np.flatnonzero(~(had_members | is_cleaned))
+    if len(outside):
+        found[outside] = _outsiders(groups, has_changes, rows, outside, group_of[outside], origins)
+    return list(origins.found), found
+
+
+def _outsiders(
+    groups: Sequence[GroupHistory],
+    has_changes: npt.NDArray[np.bool_],
+    rows: Columns,
+    chosen: Int64s,
+    group_of: Int64s,
+    origins: _Origins,
+) -> Int64s:
+    """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
+    order = _by_time(group_of, rows["timestamp"][chosen])
+    sorted_rows = chosen[order]
+    time, group = rows["timestamp"][sorted_rows], group_of[order]
+    starts = np.flatnonzero(np.concatenate(([True], (time[1:] != time[:-1]) | (group[1:] != group[:-1]))))
+    partitions = np.diff(np.append(starts, len(order)))
+    commits = np.maximum.reduceat(rows["commits"][sorted_rows], starts)
+    # Requests of a group in the order of their first commits.
+    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"][sorted_rows], starts), group[starts]))
+    time, group = time[starts][turn], group[starts][turn]
+    before = np.arange(len(turn)) - np.searchsorted(group, group)
+    total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
+    known = list(OriginKind)
+    kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
+    facts = (
+        np.maximum.reduceat(rows["leader_epoch"][sorted_rows], starts)[turn] >= 0,
+        np.minimum.reduceat(rows["value_version"][sorted_rows], starts)[turn] >= WITH_EPOCHS,
+        (commits[turn] >= REGULAR) | _are_regular(time, before),
+        commits[turn] > 1,
+        ~has_changes[group] & (before == 0) & (total == 1),
+    )
+    code = kinds[group] << len(facts)
+    for at, fact in enumerate(facts):
+        code |= fact.astype(np.int64) << at
+    code |= partitions[turn] << 16
+
+    def told(code: int) -> Origin:
+        kind = (code & 0xFFFF) >> len(facts)
+        return outsider(
+            known[kind - 1] if kind else None, Request(code >> 16, *(bool(code >> at & 1) for at in range(5)))
+        )
+
+    by_request = np.empty(len(turn), np.int64)
+    by_request[turn] = origins.of_each(code, told)
+    found = np.empty(len(group_of), np.int64)
+    found[order] = np.repeat(by_request, partitions)
+    return found
+
+
+def _by_time(group_of: Int64s, time: Int64s) -> Int64s:
+    """Order of rows by group and time."""
+    first, span = int(time.min()), int(time.max()) - int(time.min()) + 1
+    if (int(group_of.max()) + 1) * span < 1 << 63:
+        return np.argsort(group_of * span + (time - first))
+    return np.lexsort((time, group_of))
+
+
+def _number(known: Sequence[OriginKind], kind: OriginKind | None) -> int:
+    return 0 if kind is None else known.index(kind) + 1
+
+
+def _are_regular(time: Int64s, before: Int64s) -> npt.NDArray[np.bool_]:
+    """Whether the last requests of a group came at even distances; ``before`` counts those before each."""
+    least = np.full(len(time), np.iinfo(np.int64).max)
+    most = np.full(len(time), np.iinfo(np.int64).min)
+    for back in range(REGULAR):
+        steps = np.roll(time, back) - np.roll(time, back + 1)
+        least, most = np.minimum(least, steps), np.maximum(most, steps)
+    return (before >= REGULAR) & (least > 0) & (most <= 2 * least)

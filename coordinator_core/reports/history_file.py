@@ -1,0 +1,75 @@
+"""The table ``history`` as one Parquet file, written as its rows come."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordinator_core import storage
+from coordinator_core.history.table import HISTORY
+
+_NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
+_WITH_STATISTICS = ["group_id", "topic", "partition", "record_offset"]
+
+
+def write_history(path: str, tables: Iterable[pa.Table]) -> int:
+    """Write tables of the schema :data:`HISTORY`, a row group each; returns the number of rows.
+
+    Readers see all of the file or nothing. Raises as :func:`~coordinator_core.storage.write_atomic` does.
+    """
+    rows = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows
+        for table in tables:
+            rows += table.num_rows
+            yield table
+
+    storage.write_atomic(path, _pieces(counted()))
+    return rows
+
+
+def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """The bytes of the file, some after each table."""
+    sink = _Sink()
+    # Numbers are offsets and times: most go up from row to row, and hardly any comes twice.
+    with pq.ParquetWriter(
+        sink,
+        HISTORY,
+        compression="zstd",
+        use_dictionary=[name for name in HISTORY.names if name not in _NUMBERS],
+        column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
+        write_statistics=_WITH_STATISTICS,
+    ) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=table.num_rows)
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """A file whose bytes are taken out of it as they come."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> list[bytes]:
+        pieces, self._pieces = self._pieces, []
+        return pieces

@@ -1,0 +1,161 @@
+"""The table ``history`` of everything, made column by column, has the rows of the histories of each group."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.model import Deletions
+from coordinator_core.history.origins import settle_origins
+from coordinator_core.history.read import read_history
+from coordinator_core.history.rows import history_rows
+from coordinator_core.history.table import HISTORY, history_tables
+from coordinator_core.history.taking import take_history
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec, ControlType, Snapshot
+from coordinator_core.merge.packed import PackedTexts
+from coordinator_core.records.codec import encode_key
+from coordinator_core.releases import Profile, profile_for_release
+from tests.cases import CASES, Case
+from tests.history.further import FURTHER
+from tests.history.incidents import INCIDENTS, Incident
+from tests.history.logs import DAY, T0, Client, Log
+
+Row = dict[str, Any]
+
+
+def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
+    """The rows by the reference: a history of each group, record after record."""
+    deletions = Deletions()
+    groups = [
+        group
+        for log in snapshot.partitions
+        for group in read_history(
+            log,
+            profile,
+            groups=None,
+            deletions=deletions,
+            topic_names=snapshot.topic_names,
+            on_damage=OnDamage.SALVAGE,
+            damage=[],
+            texts=PackedTexts(),
+        ).groups.values()
+    ]
+    Judge(profile, deletions).judge(groups)
+    settle_origins(groups)
+    return [row for group in groups for row in history_rows(group)]
+
+
+def tabled(snapshot: Snapshot, profile: Profile, **how: int) -> list[Row]:
+    tables = list(history_tables(snapshot, profile, on_damage=OnDamage.SALVAGE, damage=[], **how))
+    assert all(table.schema.equals(HISTORY) for table in tables)
+    for table in tables:
+        table.validate(full=True)
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def check(snapshot: Snapshot, profile: Profile) -> list[Row]:
+    """Compare, whole and in small portions. A group's rows are in one order in both, groups are not."""
+    expected = sorted(one_by_one(snapshot, profile), key=_place)
+    for how in ({}, {"portion_rows": 3, "special_records": 5}):
+        rows = tabled(snapshot, profile, **how)
+        assert [row for group in _by_group(rows) for row in group] == rows
+        assert sorted(rows, key=_place) == expected
+    return expected
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return row["offsets_partition"], row["group_id"], row["topic"], row["partition"], row["record_offset"]
+
+
+def _by_group(rows: list[Row]) -> list[list[Row]]:
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["offsets_partition"], row["group_id"]), []).append(row)
+    return [sorted(group, key=_place) for group in groups.values()]
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+def test_logs_of_brokers(case: Case) -> None:
+    check(discover([str(path) for path in case.paths]), profile_for_release(case.release, case.coordinator))
+
+
+@pytest.mark.parametrize("incident", [*INCIDENTS, *FURTHER][::5], ids=lambda one: one.id)
+def test_incidents(incident: Incident, tmp_path: Path) -> None:
+    snapshot = discover([str(incident.build(tmp_path / "log", True))])
+    check(snapshot, profile_for_release(incident.release, "new" if "new" in incident.arguments else None))
+
+
+def random_log(random: Random, directory: Path) -> Path:
+    """Groups that only commit, groups that rebalance too, and a few that lose offsets or commit in transactions."""
+    log = Log(T0 + random.randrange(DAY))
+    clients = [
+        Client(f"m-{one}", instance_id=f"i-{one}" if one == 1 else None, host=f"/10.0.0.{one}") for one in (1, 2)
+    ]
+    ends: dict[tuple[str, int], int] = {}
+    for number in range(600):
+        log.commit_version = random.choice((1, 2, 3, 3, 3, 4))
+        log.wait(random.choice((0, 1, 20, 5000, 5000)))
+        if random.random() < 0.02:
+            log.codec = random.choice(tuple(Codec))
+        if random.random() < 0.01:
+            log.skip(3)
+        if random.random() < 0.005:
+            log.epoch += 1
+        if random.random() < 0.01:
+            log.roll()
+        group = random.choice(("connect-one", "two", "three", "four", "a-StreamThread-1", "lost", "exactly-once"))
+        what = random.random()
+        if what < 0.05 and group not in ("two", "lost"):
+            partitions = [[("orders", one) for one in range(4) if one % 2 == half] for half in (0, 1)]
+            members = [replace(one, partitions=tuple(own)) for one, own in zip(clients, partitions, strict=True)]
+            log.generation(group, number // 100, *members[: random.randrange(3)])
+        elif what < 0.07 and group != "two":
+            log.records((encode_key(2, {"group": group}), None))
+        elif what < 0.3 and group == "lost":
+            log.tombstones(group, ("orders", random.randrange(4)))
+        else:
+            producer_id = 9 if group == "exactly-once" and what < 0.5 else -1
+            offsets = {("orders", one): random.randrange(1 << random.choice((8, 40))) for one in range(4)}
+            for key in random.sample(list(offsets), 2):
+                offsets[key] = ends[group, key[1]] = ends.get((group, key[1]), 0) + random.randrange(50)
+            metadata = random.choice(("", "", "m", "größer"))
+            epoch = random.choice((-1, 5, 5))
+            log.commit(group, offsets, leader_epoch=epoch, metadata=metadata, producer_id=producer_id)
+            if producer_id > 0:
+                log.marker(random.choice((ControlType.COMMIT, ControlType.ABORT)), producer_id)
+    return log.write(directory)
+
+
+@pytest.mark.parametrize(("release", "coordinator"), [("3.9.2", "classic"), ("4.3.1", None)])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_logs(seed: int, release: str, coordinator: str | None, tmp_path: Path) -> None:
+    snapshot = discover([str(random_log(Random(seed), tmp_path))])
+    rows = check(snapshot, profile_for_release(release, coordinator))
+    (log,) = snapshot.partitions
+    taken = take_history(
+        log, profile_for_release(release, coordinator), deletions=Deletions(), topic_names={}, damage=[]
+    )
+    # Else the comparison would be of one reader with itself.
+    assert set(taken.special) == {"lost", "exactly-once"}
+    assert len({row["origin_evidence"] for row in rows}) > 5
+
+
+def test_a_group_as_investigate_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The file has the rows of ``regroup investigate --group``."""
+    path, file = str(random_log(Random(1), tmp_path / "log")), str(tmp_path / "out" / "history.parquet")
+    assert run(["history", path, "--output", file, "--kafka-version", "4.3.1"]) == ExitCode.CLEAN
+    rows = pq.read_table(file, filters=[("group_id", "=", "lost")]).to_pylist()
+    words = ["investigate", path, "--group", "lost", "--kafka-version", "4.3.1", "--format", "json"]
+    assert run(words) in (ExitCode.CLEAN, ExitCode.FINDINGS)
+    assert sorted(rows, key=_place) == sorted(json.loads(capfd.readouterr().out)["history"], key=_place)
