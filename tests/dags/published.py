@@ -11,7 +11,7 @@ from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from tests.cases import Case
-from tests.runs.state_tables import computed_state_hash
+from tests.runs.state_tables import computed_state_hash, tables_of
 
 
 def published(output: Path, cluster: str) -> list[Path]:
@@ -37,7 +37,7 @@ def check_run(path: Path, case: Case, place: Path) -> Run:
     expected = local_engine(case, run, place)
     assert run.state_hash == expected["state_hash"]
     assert computed_state_hash(run) == run.state_hash
-    rows = {name: table.num_rows for name, table in run.tables().items()}
+    rows = {name: table.num_rows for name, table in tables_of(run).items()}
     assert rows == {name: table["rows"] for name, table in expected["tables"].items()}
     assert rows["groups"] > 0
     return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -15,7 +15,12 @@ from coordinator_core.runs.tables import Row, Tables, common_tables
 
 def computed_state_hash(run: Run) -> str:
     """State hash of the rows of ``run`` as they are now, to be compared with what its manifest says."""
-    return state_hash(all_digests(run.tables()))
+    return state_hash(all_digests(tables_of(run)))
+
+
+def tables_of(run: Run, *, group_ids: Collection[str] | None = None) -> Tables:
+    """All tables of a run."""
+    return {name: run.table(name, group_ids=group_ids) for name in schemas.TABLES if run.has_table(name)}
 
 
 def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> Tables:

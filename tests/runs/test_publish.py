@@ -23,7 +23,7 @@ from coordinator_core.runs.place import RunPlace, check_output_outside, default_
 from coordinator_core.runs.publish import Manifest, RunWriter, StagedTables, promote
 from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
-from tests.runs.state_tables import computed_state_hash, state_tables
+from tests.runs.state_tables import computed_state_hash, state_tables, tables_of
 
 from .states import offset, rich_states
 
@@ -281,7 +281,7 @@ def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
     where = place(tmp_path)
     with RunWriter(where, sources=[]) as writer:
         writer.commit(FACTS, seconds=0, steps={})
-    tables = open_run(where.path).tables()
+    tables = tables_of(open_run(where.path))
     assert {name: table.schema for name, table in tables.items()} == {
         name: table.arrow for name, table in TABLES.items()
     }

@@ -30,6 +30,7 @@ from ..log.builders import NOW_MS
 from ..rules.corpus import published, topics_of
 from ..rules.faults import FAULTS
 from ..rules.logs import HEALTHY, TOPICS, Log, commit, log_of, one
+from ..runs.state_tables import tables_of
 
 KINDS = [log for log in FAULTS.values() if log.release == "4.3.1" and log.num_partitions == 1]
 # What shows at another time, or beside other topics, than those of all of them together.
@@ -115,7 +116,7 @@ def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
     run = faults.run
     part = RunPart.of(run, {1, 5})
     groups = {group for name in ("groups", "group_stats") for group in run.table(name)["group_id"].to_pylist()}
-    for name, table in run.tables(group_ids=groups).items():
+    for name, table in tables_of(run, group_ids=groups).items():
         mine = [row for row in table.to_pylist() if row["offsets_partition"] in (1, 5)]
         assert part.table(name, group_ids=groups).to_pylist() == mine, name
     assert [state.offsets_partition for state in part.states(group_ids=["g"])] == [1, 5]
