@@ -15,7 +15,7 @@ from coordinator_core.cli.options import (
     replay_options,
     time_ms,
     topics_option,
-    write_text,
+    write_pieces,
 )
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
@@ -111,7 +111,7 @@ def investigate_command(
     )
     if output is not None:
         note(f"regroup: the page is {write_investigation(output, forms)}")
-    write_text(forms[output_format]())
+    write_pieces(forms[output_format]())
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
 

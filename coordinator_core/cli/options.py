@@ -266,11 +266,11 @@ def write_line(text: str) -> None:
 
 def write_json(document: object) -> None:
     """Write one JSON document, on one line, piece by piece: its text is as large as the document."""
-    write_text(json_pieces(document))
+    write_pieces(json_pieces(document))
     write_line("")
 
 
-def write_text(pieces: Iterable[str]) -> None:
+def write_pieces(pieces: Iterable[str]) -> None:
     """Write text that comes in pieces."""
     for piece in pieces:
         write(piece.encode("utf-8", "backslashreplace"))

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from coordinator_core.untrusted import whole_number
-
 log = logging.getLogger(__name__)
 
 SCHEME = "kafka://"
@@ -84,6 +82,8 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
         raise AirflowFailException(
             f"source {source}: a capture is written to a local disk; add ?directory=/path to the source"
         )
+    from coordinator_core.untrusted import whole_number
+
     for name, value in query.items():
         if whole_number(value) is None:
             raise AirflowFailException(f"source {source}: {name} is a whole number")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,7 @@ OLD = {"kafka_version": "3.9.2", "coordinator": "classic"}
 def test_the_form_wins_over_the_cluster_file(
     configured: dict[str, str], asked: dict[str, str], expected: list[str]
 ) -> None:
-    assert replay_rules(replace(PLAIN, **configured), {**NOT_ASKED, **asked}) == expected
+    assert replay_rules(PLAIN.model_copy(update=configured), {**NOT_ASKED, **asked}) == expected
 
 
 def test_a_coordinator_without_a_release_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,10 @@ def test_a_digest_is_of_the_prediction_and_of_both_commands(tmp_path: Path) -> N
     prediction = tmp_path / "prediction.json"
     prediction.write_text("{}")
     approved = _digest(prediction, SETTINGS, scenario("r1"))
-    assert approved == _digest(prediction, replace(SETTINGS, limit_seconds=1), scenario("r1"))
+    assert approved == _digest(prediction, SETTINGS.model_copy(update={"limit_seconds": 1}), scenario("r1"))
     others = [
-        _digest(prediction, replace(SETTINGS, fault_command="stop --all"), scenario("r1")),
-        _digest(prediction, replace(SETTINGS, recover_command="true"), scenario("r1")),
+        _digest(prediction, SETTINGS.model_copy(update={"fault_command": "stop --all"}), scenario("r1")),
+        _digest(prediction, SETTINGS.model_copy(update={"recover_command": "true"}), scenario("r1")),
         _digest(prediction, SETTINGS, scenario("r2")),
     ]
     prediction.write_text('{"verdict": "met"}')

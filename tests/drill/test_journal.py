@@ -246,10 +246,10 @@ def test_quota_and_read_only(tmp_path: Path, begin: Callable[[], None], code: Ex
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = begun(tmp_path / JOURNAL)
-    monkeypatch.setattr(time, "time_ns", lambda: -1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
     with Journal(path) as opened:
         opened.write("verdict")
-    assert [event["at_ms"] for event in read_journal(path)] == [1, 2, -1]
+    assert [event["at_ms"] for event in read_journal(path)] == [1, 2, 0]
 
 
 @pytest.mark.parametrize("more", [0, 40, 200])

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core import storage
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
@@ -126,7 +126,7 @@ def test_attempts_that_still_run_add_nothing_to_a_run(tmp_path: Path, monkeypatc
 
     def write_on(path: str) -> None:
         if not removed:
-            with pytest.raises(OSError, match="No such file"):
+            with pytest.raises(DamagedInputError, match="the file is gone"):
                 begun.close()
             with pytest.raises(UsageError, match="cannot be written"):
                 StagedTables(where.path, 0).write_tables(tables)
