@@ -7,8 +7,10 @@ import signal
 import threading
 from pathlib import Path
 
+import click
 import pytest
 
+from coordinator_core.cli.drill_observe import observe_command
 from coordinator_core.cluster.drill_commands import (
     Ended,
     InterruptedDrillError,
@@ -82,3 +84,11 @@ def test_a_drill_killed_before_its_first_line_needs_no_recovery(tmp_path: Path) 
         raise AssertionError("nothing is asked of a cluster")
 
     assert recover(journal, never) == (Outcome.KILLED, True)
+
+
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_no_process_id_stands_for_several(value: str) -> None:
+    """The option alone is asked: kill(2) takes 0 for the own process group and -1 for every process."""
+    [option] = [one for one in observe_command.params if one.name == "pids"]
+    with pytest.raises(click.BadParameter, match="is not in the range"):
+        option.type.convert(value, option, None)
