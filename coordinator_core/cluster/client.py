@@ -19,7 +19,7 @@ from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from coordinator_core.cluster.connections import Connections
+from coordinator_core.cluster.connections import MOST_PAUSE_SECONDS, Connections
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.errors import RegroupError, UsageError
@@ -43,6 +43,11 @@ GROUP_AUTHORIZATION_FAILED = 30
 CLUSTER_AUTHORIZATION_FAILED = 31
 
 _BACKOFF_SECONDS = (0.05, 1.0)
+_NOT_NULL_OF = frozenset(
+    one.API_KEY for one in (FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest)
+)
+_NEVER_NULL = ("brokers", "host", "topics", "responses", "name", "topic", "partitions", "replica_nodes", "isr_nodes")
+"""Fields of their answers."""
 _MAX_FRAME_BYTES = 1 << 30
 _PARTITIONS_PER_REQUEST = 5000
 _LIST_OFFSETS_VERSION = 8
@@ -157,7 +162,12 @@ class Client:
         backoff = _BACKOFF_SECONDS[0]
         while True:
             try:
-                return self._manager.run(self._manager.send_in_turn, make(), node_id)
+                answer = self._manager.run(self._manager.send_in_turn, make(), node_id)
+                if (wait_ms := getattr(answer, "throttle_time_ms", 0)) > MOST_PAUSE_SECONDS * 1000:
+                    raise ClusterError(f"{type(answer).__name__}: throttled for {wait_ms} ms, longer than quotas do")
+                if type(answer).API_KEY in _NOT_NULL_OF and (null := _null_in(answer)):
+                    raise ClusterError(f"{type(answer).__name__}: {null} is null, which Kafka's never is")
+                return answer
             except kafka_errors.KafkaError as error:
                 where = "the cluster" if node_id is None else f"broker {node_id}"
                 self._raise_if_final(error, where)
@@ -285,10 +295,25 @@ class Client:
         def make() -> Any:
             return OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic=name, partitions=[wanted])])
 
-        answer = self.ask(make, leader).topics[0].partitions[0]
+        answers = [found for topic in self.ask(make, leader).topics for found in topic.partitions]
+        if len(answers) != 1:
+            raise ClusterError(f"broker {leader}: {len(answers)} answers about the epoch of {name}-{partition}")
+        answer = answers[0]
         if not usable(answer.error_code, name, partition, "Describe"):
             return None
         return answer.leader_epoch, answer.end_offset
+
+
+def _null_in(answer: Any) -> str | None:
+    """Name of a field of the answer that is null and of which no broker says so, at any depth."""
+    for name in _NEVER_NULL:
+        found = getattr(answer, name, "")
+        if found is None:
+            return name
+        for one in () if isinstance(found, str) else found:
+            if not isinstance(one, int) and (null := _null_in(one)):
+                return null
+    return None
 
 
 def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:

@@ -6,6 +6,7 @@ CPU of receiving what has arrived: 0.17 s/GB with it, 0.40 s/GB without.
 from __future__ import annotations
 
 import ssl
+import time
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from kafka.net.manager import KafkaConnectionManager
 
 from coordinator_core.process.plain import is_plain
 
+MOST_PAUSE_SECONDS = 600
+"""Longer than quotas throttle: Kafka's own limit is their window, 11 s by default."""
 _PAUSE_SECONDS = 0.01
 _RECEIVE_BYTES = 1 << 18
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -30,7 +33,10 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
     async def send_in_turn(self, request: Any, node_id: Any = None) -> Any:
         """The answer to a request that waits while its connection is paused: throttled by a quota, or with as many
         requests under way as may be. ``send`` refuses it then, as if the broker were not there."""
+        waits_until = time.monotonic() + MOST_PAUSE_SECONDS
         while (conn := self._conns.get(node_id)) is not None and conn.connected and conn.paused:
+            if time.monotonic() > waits_until:
+                raise kafka_errors.KafkaTimeoutError(f"the connection is paused for {MOST_PAUSE_SECONDS} s")
             await self._net.sleep(_PAUSE_SECONDS)
         return await self.send(request, node_id)
 

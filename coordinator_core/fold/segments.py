@@ -27,6 +27,7 @@ from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, last_offset_of, not_loaded, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
+from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import MergeOffsetRule
 
 __all__ = ["Folder", "Piece", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
@@ -283,8 +284,11 @@ class Folder:
 
     def finish(self) -> SegmentFold:
         """The fold of all batches so far. No batch may follow."""
+        is_full = self.is_full
         fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
         _give_up(self._tables)
+        if is_full:
+            give_back_freed_memory()
         return fold
 
     # The fast way

@@ -19,6 +19,7 @@ from tests.fuzz import (
     partition_targets,
     segments,
     table_targets,
+    wire_targets,
 )
 from tests.fuzz.hostile import Hostile
 
@@ -48,5 +49,6 @@ TARGETS: dict[str, Target] = {
     "partition": Target(partition_targets.partition, 0.005),
     "run_directory": Target(file_targets.run_directory, 0.001, file_targets.make_file, file_targets.vary_file),
     "run_tables": Target(table_targets.run_tables, 0.001, table_targets.make_table, table_targets.vary_table),
+    "capture": Target(wire_targets.capture, 0.0002),
     "cluster_file": Target(file_targets.cluster_file, 0.002, file_targets.make_clusters, file_targets.vary_clusters),
 }

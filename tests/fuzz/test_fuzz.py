@@ -19,6 +19,7 @@ from tests.fuzz.targets import TARGETS, Target
 
 every_target = pytest.mark.parametrize("target", TARGETS)
 INPUTS = {
+    "capture": 24,
     "fold": 200,
     "groups": 200,
     "shifting_fold": 200,
@@ -49,7 +50,7 @@ def test_a_short_campaign(target: str) -> None:
 def test_what_was_found_before(path: Path) -> None:
     given = corpus.read(path)
     for target in TARGETS:
-        for seed in (given.seed, 1, 2, 3):
+        for seed in (given.seed, 1, 2, 3) if TARGETS[target].share > 0.0005 else (given.seed,):
             _, report = campaign.failure_of(target, Input(given.data, seed))
             assert report is None, f"{target} {seed}: {report}"
 
