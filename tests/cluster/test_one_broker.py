@@ -210,7 +210,11 @@ def test_records_of_kafkas_spark_source(place: Place, tmp_path: Path) -> None:
         done = regroup("import-records", dump, "--output", str(log), "--isolation-level", level)
         assert done.returncode == ExitCode.CLEAN, done.stderr
         assert "less than a snapshot" in done.stderr
-        assert consumed(log, "read_uncommitted") == consumed(tmp_path / "capture", level)
+        captured = consumed(tmp_path / "capture", level)
+        # The broker writes on: the session of a member ends, say.
+        ends = {record["partition"]: record["offset"] for record in captured}
+        imported = consumed(log, "read_uncommitted")
+        assert [one for one in imported if one["offset"] <= ends.get(one["partition"], -1)] == captured
         partial[level] = described(log, "--partial")
     committed, uncommitted = partial.values()
     # Behind the beginning of an open transaction a consumer is given nothing of its partition.
