@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from coordinator_core.coordinator.maps import TopicId
 
+MOST_PARTITIONS = 100_000
+"""Partitions that all topics of a simulated cluster have at most, and its offsets topic."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -36,7 +39,10 @@ class MetadataImage:
         return topic is not None and 0 <= partition < topic.partitions
 
     def having(self, topics: Mapping[str, tuple[str, int]]) -> MetadataImage:
-        """The image after these topics were created, as in the constructor."""
+        """The image after these topics were created, as in the constructor; ``ValueError`` when they are too large."""
+        count = sum(topic.partitions for topic in self) + sum(count for _, count in topics.values())
+        if count > MOST_PARTITIONS:
+            raise ValueError(f"topics of {count} partitions, at most {MOST_PARTITIONS} are simulated")
         return MetadataImage({topic.name: (topic.topic_id, topic.partitions) for topic in self} | dict(topics))
 
     def without(self, name: str) -> MetadataImage:

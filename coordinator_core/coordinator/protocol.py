@@ -75,7 +75,7 @@ def read_request(api: str, version: int, body: Json) -> Request:
     if api not in _REQUESTS:
         raise ValueError(f"the model has no {api}")
     if api == "LeaveGroup" and version < 3:
-        body = {"groupId": body["groupId"], "members": [{"memberId": body.get("memberId")}]}
+        body = body | {"members": [{"memberId": body.get("memberId")}]}
     elif api == "OffsetFetch" and version < 8:
         body = body | {"groups": [body]}
     elif api == "FindCoordinator" and version < 4:

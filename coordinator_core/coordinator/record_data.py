@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coordinator_core.jsontext import Int16, Int32, Uint16
+
 
 class OffsetCommitKey(NamedTuple):
     group: str
@@ -139,17 +141,17 @@ class TopicInfo(NamedTuple):
     """An internal topic of a topology; 0 partitions: as many as follows from the topology."""
 
     name: str
-    partitions: int
-    replication_factor: int
+    partitions: Int32
+    replication_factor: Int16
     topic_configs: tuple[KeyValue, ...]
 
 
 class CopartitionGroup(NamedTuple):
     """Positions of topics in the lists of their subtopology."""
 
-    source_topics: tuple[int, ...]
-    source_topic_regex: tuple[int, ...]
-    repartition_source_topics: tuple[int, ...]
+    source_topics: tuple[Int16, ...]
+    source_topic_regex: tuple[Int16, ...]
+    repartition_source_topics: tuple[Int16, ...]
 
 
 class Subtopology(NamedTuple):
@@ -165,13 +167,13 @@ class Subtopology(NamedTuple):
 class StreamsTopology(NamedTuple):
     """``StreamsGroupTopologyValue``, and the topology of a StreamsGroupHeartbeat."""
 
-    epoch: int
+    epoch: Int32
     subtopologies: tuple[Subtopology, ...]
 
 
 class Endpoint(NamedTuple):
     host: str
-    port: int
+    port: Uint16
 
 
 class StreamsGroupMetadataValue(NamedTuple):

@@ -7,9 +7,13 @@ were of one thing before they were of many (LeaveGroup, OffsetFetch, FindCoordin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from coordinator_core.coordinator.record_data import Endpoint, KeyValue, StreamsTopology
+from coordinator_core.jsontext import Int16, Int32, Matching
+
+UUID = "[A-Za-z0-9_-]{22}"
+Uuid = Annotated[str, Matching(UUID, "a topic id of 22 characters")]
 
 
 class JoinProtocol(NamedTuple):
@@ -29,10 +33,10 @@ class JoinGroup:
 
     group_id: str
     member_id: str
-    session_timeout_ms: int
+    session_timeout_ms: Int32
     protocol_type: str
     protocols: tuple[JoinProtocol, ...]
-    rebalance_timeout_ms: int
+    rebalance_timeout_ms: Int32
     group_instance_id: str | None = None
 
     @property
@@ -50,7 +54,7 @@ class SyncGroup:
     """``SyncGroupRequest``; only a leader gives assignments."""
 
     group_id: str
-    generation_id: int
+    generation_id: Int32
     member_id: str
     assignments: tuple[SyncAssignment, ...]
     group_instance_id: str | None = None
@@ -61,7 +65,7 @@ class SyncGroup:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     group_id: str
-    generation_id: int
+    generation_id: Int32
     member_id: str
     group_instance_id: str | None = None
 
@@ -80,10 +84,10 @@ class LeaveGroup:
 
 
 class CommitPartition(NamedTuple):
-    partition_index: int
+    partition_index: Int32
     committed_offset: int
     committed_metadata: str | None
-    committed_leader_epoch: int = -1
+    committed_leader_epoch: Int32 = -1
     commit_timestamp: int = -1
 
 
@@ -92,7 +96,7 @@ class CommitTopic(NamedTuple):
 
     partitions: tuple[CommitPartition, ...]
     name: str = ""
-    topic_id: str | None = None
+    topic_id: Uuid | None = None
 
 
 class Committer(NamedTuple):
@@ -115,7 +119,7 @@ class Committer(NamedTuple):
 class OffsetCommit:
     group_id: str
     topics: tuple[CommitTopic, ...]
-    generation_id_or_member_epoch: int = -1
+    generation_id_or_member_epoch: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
     retention_time_ms: int = -1
@@ -134,9 +138,9 @@ class TxnOffsetCommit:
     group_id: str
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Int16
     topics: tuple[CommitTopic, ...]
-    generation_id: int = -1
+    generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
 
@@ -148,9 +152,9 @@ class TxnOffsetCommit:
 class FetchTopic(NamedTuple):
     """A topic of an OffsetFetch, by name or by id; the broker adds the other."""
 
-    partition_indexes: tuple[int, ...]
+    partition_indexes: tuple[Int32, ...]
     name: str = ""
-    topic_id: str | None = None
+    topic_id: Uuid | None = None
 
 
 class FetchGroup(NamedTuple):
@@ -159,7 +163,7 @@ class FetchGroup(NamedTuple):
     group_id: str
     topics: tuple[FetchTopic, ...] | None
     member_id: str | None = None
-    member_epoch: int = -1
+    member_epoch: Int32 = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ class OffsetFetch:
 
 
 class DeletePartition(NamedTuple):
-    partition_index: int
+    partition_index: Int32
 
 
 class DeleteTopic(NamedTuple):
@@ -177,7 +181,7 @@ class DeleteTopic(NamedTuple):
 
     name: str
     partitions: tuple[DeletePartition, ...]
-    topic_id: str | None = None
+    topic_id: Uuid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,7 @@ class FindCoordinator:
     """``FindCoordinatorRequest``; ``key_type`` is a ``CoordinatorType``, or what no release knows."""
 
     coordinator_keys: tuple[str, ...]
-    key_type: int = 0
+    key_type: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +225,8 @@ class ApiVersions:
 class OwnedPartitions(NamedTuple):
     """Partitions of one topic that a member says it owns."""
 
-    topic_id: str
-    partitions: tuple[int, ...]
+    topic_id: Uuid
+    partitions: tuple[Int32, ...]
 
 
 Owned = tuple[OwnedPartitions, ...] | None
@@ -235,10 +239,10 @@ class ConsumerGroupHeartbeat:
 
     group_id: str
     member_id: str
-    member_epoch: int
+    member_epoch: Int32
     instance_id: str | None
     rack_id: str | None
-    rebalance_timeout_ms: int
+    rebalance_timeout_ms: Int32
     subscribed_topic_names: tuple[str, ...] | None
     server_assignor: str | None
     topic_partitions: tuple[OwnedPartitions, ...] | None
@@ -254,14 +258,14 @@ class ConsumerGroupDescribe:
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
     transactional_id: str
-    transaction_timeout_ms: int
+    transaction_timeout_ms: Int32
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsToTxn:
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Int16
     group_id: str
 
 
@@ -269,7 +273,7 @@ class AddOffsetsToTxn:
 class EndTxn:
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Int16
     committed: bool
 
 
@@ -285,12 +289,12 @@ class OwnedTasks(NamedTuple):
     """Tasks of one subtopology that a member says it owns."""
 
     subtopology_id: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int32, ...]
 
 
 class TaskOffset(NamedTuple):
     subtopology_id: str
-    partition: int
+    partition: Int32
     offset: int
 
 
@@ -300,11 +304,11 @@ class StreamsGroupHeartbeat:
 
     group_id: str
     member_id: str
-    member_epoch: int
-    endpoint_information_epoch: int
+    member_epoch: Int32
+    endpoint_information_epoch: Int32
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
+    rebalance_timeout_ms: Int32 = -1
     topology: StreamsTopology | None = None
     active_tasks: tuple[OwnedTasks, ...] | None = None
     standby_tasks: tuple[OwnedTasks, ...] | None = None
@@ -333,7 +337,7 @@ class ShareGroupHeartbeat:
 
     group_id: str
     member_id: str
-    member_epoch: int
+    member_epoch: Int32
     rack_id: str | None
     subscribed_topic_names: tuple[str, ...] | None
 
@@ -345,7 +349,7 @@ class ShareGroupDescribe:
 
 
 class StartOffset(NamedTuple):
-    partition_index: int
+    partition_index: Int32
     start_offset: int
 
 
@@ -362,7 +366,7 @@ class AlterShareGroupOffsets:
 
 class ShareTopic(NamedTuple):
     topic_name: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int32, ...]
 
 
 class ShareOffsetsGroup(NamedTuple):

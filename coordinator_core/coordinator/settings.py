@@ -4,42 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from coordinator_core.jsontext import Int32, Matching, Within, reader
+
+_Positive = Annotated[int, Within(1, (1 << 31) - 1)]
+_Natural = Annotated[int, Within(0, (1 << 31) - 1)]
+_Policy = Annotated[str, Matching("disabled|downgrade|upgrade|bidirectional", "a migration policy")]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Values in Kafka's units; the defaults are those of 4.3 and 4.4 (the same in 3.9 where it has the setting)."""
+    """Values in Kafka's units; the defaults are those of 4.3 and 4.4 (the same in 3.9 where it has the setting).
 
-    offsets_topic_num_partitions: int = 50
-    offset_metadata_max_bytes: int = 4096
-    offsets_load_buffer_size: int = 5_242_880
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2_147_483_647
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_size: int = 2_147_483_647
-    group_consumer_assignment_interval_ms: int = 1_000
-    group_consumer_migration_policy: str = "bidirectional"
-    group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_share_heartbeat_interval_ms: int = 5_000
-    group_share_session_timeout_ms: int = 45_000
-    group_share_max_size: int = 200
-    group_share_assignment_interval_ms: int = 1_000
-    group_share_initialize_retry_interval_ms: int = 30_000
-    group_streams_session_timeout_ms: int = 45_000
-    group_streams_heartbeat_interval_ms: int = 5_000
-    group_streams_max_size: int = 2_147_483_647
-    group_streams_num_standby_replicas: int = 0
-    group_streams_initial_rebalance_delay_ms: int = 3_000
-    group_streams_assignment_interval_ms: int = 1_000
-    group_streams_task_offset_interval_ms: int = 60_000
-    group_streams_acceptable_recovery_lag: int = 10_000
-    group_streams_num_warmup_replicas: int = 2
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    Bounds are those of Kafka's ``ConfigDef`` (``GroupCoordinatorConfig``).
+    """
+
+    offsets_topic_num_partitions: _Positive = 50
+    offset_metadata_max_bytes: Int32 = 4096
+    offsets_load_buffer_size: _Positive = 5_242_880
+    offsets_retention_minutes: _Positive = 10_080
+    offsets_retention_check_interval_ms: Annotated[int, Within(1, (1 << 63) - 1)] = 600_000
+    group_min_session_timeout_ms: Int32 = 6_000
+    group_max_session_timeout_ms: Int32 = 1_800_000
+    group_max_size: _Positive = 2_147_483_647
+    group_initial_rebalance_delay_ms: Int32 = 3_000
+    group_consumer_session_timeout_ms: _Positive = 45_000
+    group_consumer_heartbeat_interval_ms: _Positive = 5_000
+    group_consumer_max_size: _Positive = 2_147_483_647
+    group_consumer_assignment_interval_ms: _Natural = 1_000
+    group_consumer_migration_policy: _Policy = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: _Positive = 600_000
+    group_share_heartbeat_interval_ms: _Positive = 5_000
+    group_share_session_timeout_ms: _Positive = 45_000
+    group_share_max_size: _Positive = 200
+    group_share_assignment_interval_ms: _Natural = 1_000
+    group_share_initialize_retry_interval_ms: _Natural = 30_000
+    group_streams_session_timeout_ms: _Positive = 45_000
+    group_streams_heartbeat_interval_ms: _Positive = 5_000
+    group_streams_max_size: _Positive = 2_147_483_647
+    group_streams_num_standby_replicas: _Natural = 0
+    group_streams_initial_rebalance_delay_ms: _Natural = 3_000
+    group_streams_assignment_interval_ms: _Natural = 1_000
+    group_streams_task_offset_interval_ms: _Positive = 60_000
+    group_streams_acceptable_recovery_lag: _Natural = 10_000
+    group_streams_num_warmup_replicas: _Natural = 2
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: _Positive = 10_000
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerSettings:
@@ -49,17 +59,15 @@ class BrokerSettings:
         """
         values: dict[str, int | str] = {}
         for name, default in cls().as_dict().items():
-            text = properties.get(name.replace("_", "."))
+            text = properties.get(_dotted(name))
             if text is None:
                 continue
-            if isinstance(default, str):
-                values[name] = text.lower()
-                continue
             try:
-                values[name] = int(text)
+                values[_dotted(name)] = text.lower() if isinstance(default, str) else int(text)
             except ValueError:
-                raise ValueError(f"{name.replace('_', '.')}: not a whole number: {text!r}") from None
-        return cls(**values)  # type: ignore[arg-type]
+                raise ValueError(f"{_dotted(name)}: not a whole number: {text!r}") from None
+        found: BrokerSettings = reader(cast(Any, cls), _dotted)(values)
+        return found
 
     def as_dict(self) -> dict[str, int | str]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -67,3 +75,8 @@ class BrokerSettings:
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+
+def _dotted(name: str) -> str:
+    """The name of a setting as Kafka spells it."""
+    return name.replace("_", ".")

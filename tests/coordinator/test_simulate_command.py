@@ -62,9 +62,9 @@ def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture
         (1, "", "line 1: an empty file is no trace"),
         (1, "{", "line 1: not JSON"),
         (1, "[]", "line 1: not a JSON object"),
-        (1, '{"trace": "x"}', "line 1: the first line has no kafka"),
+        (1, '{"trace": "x"}', "line 1: first line: kafka: missing"),
         (2, '{"t": 0, "what": 1}', "line 2: unknown kind of line: t, what"),
-        (2, '{"t": 0, "send": 1, "client": "c"}', "line 2: a send line without a proper api"),
+        (2, '{"t": 0, "send": 1, "client": "c"}', "line 2: send line: api: missing"),
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "Fetch", "version": 1, "body": {}}',
@@ -103,6 +103,69 @@ def test_a_bad_trace_is_refused_with_its_line(
     printed = capfd.readouterr().err
     assert str(path) in printed
     assert message in printed
+
+
+SEND = '{"t": 0, "send": 1, "client": "c", "api": "%s", "version": 5, "body": %s}'
+JOIN = (
+    '{"groupId": "g", "memberId": "", "groupInstanceId": "i", "sessionTimeoutMs": 6000, "rebalanceTimeoutMs": %s, '
+    '"protocolType": "consumer", "protocols": [{"name": "range", "metadata": ""}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"t": NaN, "wait": 1}', "wait line: t: expected float from -1000000000000 to 1000000000000, got nan"),
+        ('{"t": 1e12, "wait": "1"}', "wait line: wait: expected float, got '1'"),
+        ('{"t": 0, "closed": 1, "lost": [{}]}', "closed line: lost[0]: expected int, got {}"),
+        ('{"t": 0, "reply": 1, "body": {"members": [null]}}', "reply line: body.members[0]: expected an object"),
+        ('{"t": 0, "reply": 1, "nondeterministic": [1], "body": {}}', "nondeterministic[0]: expected str, got 1"),
+        ('{"partition": 0, "groups": ["g"], "records": [{"t": {}}]}', "records line: records[0].t: expected float"),
+        ('{"variables": {"$p1": {}}}', "$p1: expected int, got {}"),
+        ('{"variables": {"$topic:t1": ""}}', "$topic:t1: expected a topic id of 22 characters, got ''"),
+        ('{"variables": {"x": 1}}', "unknown kind of variable: x"),
+        (SEND % ("DeleteGroups", '{"groupsNames": ["\\ud800"]}'), "line 2: text that UTF-8 cannot hold"),
+        (SEND % ("JoinGroup", JOIN % (1 << 31)), "rebalanceTimeoutMs: expected int from -2147483648 to 2147483647"),
+        (SEND.replace("5", "-1") % ("ListGroups", "{}"), "version: expected int from 0 to 32767, got -1"),
+        ('{"t": 0, "reply": 1, "body": ' + '{"a": ' * 100 + "1" + "}" * 101, "nested more than 64 levels deep"),
+    ],
+)
+def test_values_of_other_types_are_refused_with_their_place(
+    line: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(f"{TRACE.read_text().splitlines()[0]}\n{line}\n")
+    assert run(["simulate", "--check", str(path)]) == 3
+    said = capfd.readouterr().err
+    assert (said.count("\n"), f"{path}: byte " in said, "line 2: " in said, message in said) == (1, True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"offsets.retention.check.interval.ms": "600000"',
+            '"offsets.retention.check.interval.ms": "1"',
+            "timers fall due",
+        ),
+        ('"offsets.topic.num.partitions": "5"', '"offsets.topic.num.partitions": "2147483647"', "at most 100000 are"),
+        ('"partitions": 3', '"partitions": 2147483647', "partitions: expected int from 0 to 100000"),
+        ('"group.max.size": "2147483647"', '"group.max.size": "0"', "group.max.size: expected int from 1 to"),
+        ('"id": "$topic:t1"', '"id": "x"', "topics.t1.id: expected a topic id or its variable, got 'x'"),
+    ],
+)
+def test_a_simulation_has_limits(
+    old: str, new: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "large.jsonl"
+    text = TRACE.read_text()
+    assert old in text
+    text = text.replace(old, new, 1).replace('"given": {', '"given": {"sweep_t": 0, ', 1)
+    path.write_text(text + '{"t": 10000000, "wait": 0}')
+    assert run(["simulate", "--check", str(path)]) == 3
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert message in said
 
 
 @pytest.mark.parametrize("given", ['"given"', '"notes"'])

@@ -15,6 +15,7 @@ from typing import Any
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import LogRecord
+from coordinator_core.coordinator.protocol import read_request
 from coordinator_core.coordinator.trace import Given, Trace, observed
 from coordinator_core.coordinator.trace.normal import normal_record, normal_reply
 from coordinator_core.coordinator.trace.read import Line
@@ -63,7 +64,7 @@ class Recorder:
         self._asked: dict[str, int] = {}
         self._closed_ms = math.inf
         """Epoch milliseconds from which on what the broker writes is not part of the recording."""
-        self._apis: dict[int, tuple[str, Json]] = {}
+        self._apis: dict[int, tuple[str, int, Json]] = {}
 
     # Requests
 
@@ -80,7 +81,7 @@ class Recorder:
         connection = self._connections.get(client) or self._connect(client)
         self._requests += 1
         number = self._asked[client] = self._requests
-        self._apis[number] = (api, body)
+        self._apis[number] = (api, version, body)
         self._line(
             {
                 "send": number,
@@ -196,7 +197,7 @@ class Recorder:
         partitions = int(self._settings["offsets.topic.num.partitions"])
         log = {part.offsets_partition: part for part in discover([str(log_dir)]).partitions}
         groups: dict[int, list[str]] = {}
-        for _, body in self._apis.values():
+        for _, _, body in self._apis.values():
             for group_id in _groups(body):
                 listed = groups.setdefault(partition_for(group_id, partitions), [])
                 if group_id not in listed:
@@ -234,12 +235,12 @@ class Recorder:
             if "send" in line:
                 found.append(line | {"body": variables.named(line["body"])})
             elif "reply" in line:
-                api, request = self._apis[line["reply"]]
+                api, version, request = self._apis[line["reply"]]
                 body = _with_error_names(line["body"])
                 if "groups" in body and api == "ListGroups":
                     body["groups"] = [one for one in body["groups"] if one["groupId"].startswith(f"{self.name}.")]
                 body = _in_order(api, body, request)
-                found.append(line | {"body": normal_reply(api, body, variables, request)})
+                found.append(line | {"body": normal_reply(api, body, variables, read_request(api, version, request))})
             else:
                 found.append(line)
         return found

@@ -111,8 +111,8 @@ def _is_removal(records: list[Json]) -> bool:
     """Tombstones of current assignment, target assignment and member of one member."""
     if [record.get("key", {}).get("type") for record in records] != [8, 7, 5]:
         return False
-    members = {record["key"]["data"]["memberId"] for record in records}
-    return len(members) == 1 and all(record["value"] is None for record in records)
+    members = {record["key"]["data"].get("memberId") for record in records}
+    return len(members - {None}) == len(members) == 1 and all(record.get("value", 0) is None for record in records)
 
 
 def _flushed(run: list[list[Json]]) -> list[Json]:

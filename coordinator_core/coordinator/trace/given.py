@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from coordinator_core.jsontext import from_json, to_json
+from coordinator_core.jsontext import Within, from_json, to_json
 
 Json = dict[str, Any]
+
+MOST_MS = 10**12
+"""Times of a trace are at most so far from its start: 31 years."""
+Ms = Annotated[float, Within(-MOST_MS, MOST_MS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Begin and end of the load of partitions after a restart, in ms since the first request."""
 
-    begin_t: float
-    end_t: float
+    begin_t: Ms
+    end_t: Ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,11 @@ class Given:
     in which they were sent.
     """
 
-    end_t: float | None = None
-    sweep_t: float | None = None
-    transaction_cleanup_t: float | None = None
+    end_t: Ms | None = None
+    sweep_t: Ms | None = None
+    transaction_cleanup_t: Ms | None = None
     loads: tuple[Load, ...] = ()
-    topic_deletions: tuple[float, ...] = ()
+    topic_deletions: tuple[Ms, ...] = ()
     member_ids: Mapping[int, str] = field(default_factory=dict)
     leave_orders: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, JoinGroup
+from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.coordinator.trace.read import Line, Trace
+from coordinator_core.coordinator.trace.variables import Variables
 
 UNKNOWN_MEMBER_ID = 25
 """Answers a join whose member was removed while it waited; all other errors refuse it without an id."""
@@ -29,7 +32,14 @@ class _Silent:
 def generated_ids(trace: Trace) -> dict[int, str]:
     """Variables of member ids by request."""
     sends = {line.fields["send"]: line for line in trace.of_kind("send")}
-    joins = {number: line for number, line in sends.items() if _asks_for_id(line)}
+    values = Variables(trace, Given()).value
+    joins = {
+        number: request
+        for number, line in sends.items()
+        if line.fields["api"] in ("JoinGroup", "ConsumerGroupHeartbeat")
+        and isinstance(request := trace.request(line, values), JoinGroup | ConsumerGroupHeartbeat)
+        and not request.member_id
+    }
     found: dict[int, str] = {}
     refused: set[int] = set()
     for line in trace.of_kind("reply"):
@@ -38,7 +48,9 @@ def generated_ids(trace: Trace) -> dict[int, str]:
             refused.add(line.fields["reply"])
         if line.fields["reply"] in joins and str(member_id).startswith("$m"):
             found[line.fields["reply"]] = str(member_id)
-    silent = [_silent(line) for number, line in joins.items() if number not in found.keys() | refused]
+    silent = [
+        _silent(sends[number], request) for number, request in joins.items() if number not in found.keys() | refused
+    ]
     for name, (number, group_id) in _first_seen(trace, sends).items():
         if name in found.values():
             continue
@@ -52,17 +64,12 @@ def generated_ids(trace: Trace) -> dict[int, str]:
     return found
 
 
-def _asks_for_id(line: Line) -> bool:
-    return line.fields["api"] in ("JoinGroup", "ConsumerGroupHeartbeat") and line.fields["body"].get("memberId") == ""
-
-
-def _silent(line: Line) -> _Silent:
-    body = line.fields["body"]
-    instance_id = body.get("groupInstanceId")
+def _silent(line: Line, request: JoinGroup | ConsumerGroupHeartbeat) -> _Silent:
+    instance_id = request.group_instance_id if isinstance(request, JoinGroup) else None
     return _Silent(
         number=line.number,
         request=line.fields["send"],
-        group_id=body.get("groupId", ""),
+        group_id=request.group_id,
         prefix=line.fields["client"] if instance_id is None else instance_id,
         is_static=instance_id is not None,
     )
@@ -81,7 +88,7 @@ def _first_seen(trace: Trace, sends: dict[int, Line]) -> dict[str, tuple[int, st
                 pair
                 for record in line.fields["records"]
                 if record.get("value")
-                for pair in _members(record["value"], record["key"]["data"].get("group", ""))
+                for pair in _members(record["value"], record.get("key", {}).get("data", {}).get("group", ""))
             )
         else:
             continue

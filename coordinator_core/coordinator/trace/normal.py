@@ -10,6 +10,16 @@ import base64
 from typing import Any
 
 from coordinator_core.coordinator.log import LogRecord
+from coordinator_core.coordinator.requests import (
+    ConsumerGroupDescribe,
+    DeleteGroups,
+    DescribeGroups,
+    DescribeShareGroupOffsets,
+    OffsetFetch,
+    Request,
+    ShareGroupDescribe,
+    StreamsGroupDescribe,
+)
 from coordinator_core.coordinator.trace.variables import Variables, natural_key
 from coordinator_core.records.codec import decode_key, decode_value
 from coordinator_core.records.schemas import RECORD_TYPES
@@ -21,25 +31,36 @@ _TIMES = frozenset({"commitTimestamp", "expireTimestamp", "currentStateTimestamp
 _REGEX_TYPE = 16
 
 
-def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> Json:
+def groups_of(request: Request) -> list[str]:
+    """Ids of the groups that a request names."""
+    match request:
+        case DescribeGroups(groups) | DeleteGroups(groups):
+            return list(groups)
+        case ConsumerGroupDescribe(groups) | ShareGroupDescribe(groups) | StreamsGroupDescribe(groups):
+            return list(groups)
+        case OffsetFetch(asked) | DescribeShareGroupOffsets(asked):
+            return [group.group_id for group in asked]
+    group_id = getattr(request, "group_id", None)
+    return [] if group_id is None else [group_id]
+
+
+def normal_reply(api: str, body: Json, variables: Variables, request: Request) -> Json:
     """An answer with variables for ids and its lists in their fixed order."""
     named: Json = variables.named(body)
     if api == "JoinGroup":
         named["members"] = _by_member(named["members"])
     elif api in ("DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"):
-        key = "groups" if api == "DescribeGroups" else "groupIds"
-        named["groups"] = _in_order(named["groups"], "groupId", request[key])
+        named["groups"] = _in_order(named["groups"], "groupId", variables.named(groups_of(request)))
         for group in named["groups"]:
             group["members"] = _by_member(group["members"])
     elif api == "ListGroups":
         named["groups"] = sorted(named["groups"], key=lambda group: group["groupId"])
-    elif api == "OffsetFetch":
-        groups = request.get("groups", [request])
-        for group, wanted in zip(named.get("groups", [named]), groups, strict=False):
-            if wanted["topics"] is None:
+    elif isinstance(request, OffsetFetch):
+        for group, wanted in zip(named.get("groups", [named]), request.groups, strict=False):
+            if wanted.topics is None:
                 _sort_topics(group)
         if "groups" in named:
-            named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
+            named["groups"] = _in_order(named["groups"], "groupId", variables.named(groups_of(request)))
     elif api == "DescribeShareGroupOffsets":
         for group in named["groups"]:
             _order_share_topics(group["topics"])

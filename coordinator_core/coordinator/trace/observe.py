@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from coordinator_core.coordinator.requests import LeaveGroup
 from coordinator_core.coordinator.trace.given import Given, Load
 from coordinator_core.coordinator.trace.member_ids import generated_ids
 from coordinator_core.coordinator.trace.play import play
@@ -35,7 +36,7 @@ UUID_CHARACTERS = 36
 
 def observed(trace: Trace) -> Given:
     """The field ``given`` as the replies and records of ``trace`` show it."""
-    end_t = max((line.t + line.fields.get("wait", 0) for line in trace.lines if "t" in line.fields), default=0.0)
+    end_t = max((line.end_t for line in trace.lines if line.has_time), default=0.0)
     given = Given(
         end_t=end_t,
         sweep_t=_sweep_t(trace, end_t),
@@ -56,7 +57,7 @@ def _sweep_t(trace: Trace, end_t: float) -> float | None:
 
 def _is_group_tombstone(record: Json) -> bool:
     """Whether ``record`` is a tombstone of an offset or a group; those of members come with members that leave."""
-    return record.get("value", 0) is None and record["key"]["type"] in (1, 2, 3, 17)
+    return record.get("value", 0) is None and record.get("key", {}).get("type") in (1, 2, 3, 17)
 
 
 def _transaction_cleanup_t(trace: Trace) -> float | None:
@@ -75,7 +76,7 @@ def _uncaused(trace: Trace, causes: frozenset[str], wanted: Any) -> float | None
 
 def _load_after(trace: Trace, number: int) -> Load:
     """Begin and end of the load after the kill in line ``number``."""
-    later = [line for line in trace.lines if line.number > number]
+    later = [line for line in trace.lines if line.number > number and line.has_time]
     accepts = next((line.t for line in later if line.kind == "accepts"), later[0].t if later else 0.0)
     if not trace.is_java:
         return Load(accepts - SCALA_HEAD_START_MS, accepts - SCALA_HEAD_START_MS)
@@ -105,7 +106,7 @@ def _load_after(trace: Trace, number: int) -> Load:
 def _error_codes(item: Any) -> Iterable[int]:
     if isinstance(item, dict):
         for name, value in item.items():
-            if name == "errorCode":
+            if name == "errorCode" and isinstance(value, int):
                 yield value
             else:
                 yield from _error_codes(value)
@@ -129,10 +130,10 @@ def _leave_orders(trace: Trace) -> Iterable[tuple[int, tuple[int, ...]]]:
     """Recordings show the members of a LeaveGroup sorted; the answer kept the order in which they were sent."""
     answers = {line.fields["reply"]: line.fields["body"].get("members", []) for line in trace.of_kind("reply")}
     for line in trace.of_kind("send"):
-        members = line.fields["body"].get("members", [])
-        if line.fields["api"] != "LeaveGroup":
+        request = trace.request(line) if line.fields["api"] == "LeaveGroup" else None
+        if not isinstance(request, LeaveGroup):
             continue
-        shown = [_identity(member) for member in members]
+        shown = [tuple(member) for member in request.members]
         order = []
         for member in answers.get(line.fields["send"], []):
             free = [at for at, one in enumerate(shown) if one == _identity(member) and at not in order]

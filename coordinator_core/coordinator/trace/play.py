@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator_core.coordinator.broker import Broker, Cluster
@@ -13,15 +13,15 @@ from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindC
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.protocol import read_request, reply_json
+from coordinator_core.coordinator.protocol import reply_json
 from coordinator_core.coordinator.replies import Reply as Answer
+from coordinator_core.coordinator.requests import LeaveGroup, Request
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.coordinator.trace.given import Given, Load
-from coordinator_core.coordinator.trace.normal import normal_record, normal_reply
+from coordinator_core.coordinator.trace.normal import groups_of, normal_record, normal_reply
 from coordinator_core.coordinator.trace.read import Line, Trace
 from coordinator_core.coordinator.trace.variables import Variables
-from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
@@ -32,6 +32,8 @@ ADDRESS = ("127.0.0.1", 49092)
 """Node id and address of the broker on which the traces were recorded."""
 TOPIC_CREATION_MS = 1_000
 CLIENT_HOST = "/127.0.0.1"
+MOST_TIMERS, TIMERS_PER_LINE = 100_000, 100
+"""Sweeps, sessions and the like that may fall due. Sweeps of a week need 50000, by the settings of Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Played:
 def play(trace: Trace, given: Given | None = None) -> Played:
     """Play the whole trace, with ``given`` or what the trace itself gives.
 
-    Raises :class:`DamagedInputError` for a request that the model cannot read.
+    Raises :class:`DamagedInputError` for a request that the model cannot read, and for what it cannot play: more than
+    ``MOST_TIMERS`` timers, and ``TIMERS_PER_LINE`` for each line; values that no record holds.
     """
     return _Player(trace, given or trace.given or Given()).run()
 
@@ -74,13 +77,14 @@ class _Player:
         self._loads = iter(given.loads)
         self._variables = Variables(trace, given)
         settings = trace.settings
+        self._requests = {line.number: trace.request(line, self._variables.value) for line in trace.of_kind("send")}
         topics = {
             name: (self._variables.topic_id(topic["id"]), topic["partitions"])
             for name, topic in trace.head["topics"].items()
         }
         self._cluster = Cluster(
             settings=settings,
-            clock=Clock(trace.start_ms),
+            clock=Clock(trace.start_ms, MOST_TIMERS + TIMERS_PER_LINE * len(trace.lines)),
             log=OffsetsLog(),
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
@@ -157,38 +161,44 @@ class _Player:
         return self._trace.start_ms + math.floor(t)
 
     def run(self) -> Played:
-        end_t = self._given.end_t or 0.0
-        for line in self._trace.of_kind("send", "wait", "closed", "killed"):
-            end_t = max(end_t, line.t + line.fields.get("wait", 0))
-            if line.kind == "send":
-                self._send(line)
-            elif line.kind == "closed":
-                self._advance(line.t)
-                self._closed.update(line.fields["lost"])
-            elif line.kind == "killed":
-                self._advance(line.t)
-                load = next(self._loads, None)
-                if load is None:
-                    raise _damage(self._trace, line.number, "a restart without its load in the field given")
-                self._restart(load)
-        self._advance(end_t)
+        end_t, number = self._given.end_t or 0.0, 1
+        try:
+            for line in self._trace.of_kind("send", "wait", "closed", "killed"):
+                end_t, number = max(end_t, line.end_t), line.number
+                self._play(line)
+            self._advance(end_t)
+        except ValueError as error:
+            raise self._trace.damage(number, str(error)) from None
         self._played.records = list(self._record_lines())
         return self._played
+
+    def _play(self, line: Line) -> None:
+        if line.kind == "wait":
+            return
+        self._advance(line.t)
+        if line.kind == "send":
+            self._send(line)
+        elif line.kind == "closed":
+            self._closed.update(line.fields["lost"])
+        else:
+            load = next(self._loads, None)
+            if load is None:
+                raise ValueError("a restart without its load in the field given")
+            self._restart(load)
 
     def _advance(self, t: float) -> None:
         self._cluster.clock.advance(max(self._at(t), self._cluster.clock.now_ms))
 
     def _send(self, line: Line) -> None:
-        self._advance(line.t)
         number, api, version = line.fields["send"], line.fields["api"], line.fields["version"]
         client = Client(line.fields["client"], CLIENT_HOST, version)
         self._variables.request = number
         try:
             self._check_release(api)
-            request = read_request(api, version, self._variables.value(self._as_sent(line)))
-            self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
+            request = self._as_sent(number, self._requests[line.number])
+            self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, request))
         except ValueError as error:
-            raise _damage(self._trace, line.number, f"{api} v{version}: {error}") from None
+            raise ValueError(f"{api} v{version}: {error}") from None
 
     def _check_release(self, api: str) -> None:
         """A recording of streams groups of another release would be answered wrongly."""
@@ -196,25 +206,24 @@ class _Player:
             kafka = self._trace.head["kafka"]
             raise ValueError(f"streams groups are modelled as of 4.3 and 4.4, not of {kafka}")
 
-    def _as_sent(self, line: Line) -> Json:
-        """The body with its members in the order in which they were sent, where that is given."""
-        body: Json = line.fields["body"]
-        order = self._given.leave_orders.get(line.fields["send"])
-        if order is None:
-            return body
-        members = body.get("members", [])
+    def _as_sent(self, number: int, request: Request) -> Request:
+        """The request with its members in the order in which they were sent, where that is given."""
+        order = self._given.leave_orders.get(number)
+        if order is None or not isinstance(request, LeaveGroup):
+            return request
+        members = request.members
         if len(order) != len(members):
             raise ValueError(f"the field given orders {len(order)} members of {len(members)}")
-        return body | {"members": [members[position] for position in order]}
+        return replace(request, members=tuple(members[position] for position in order))
 
-    def _reply(self, number: int, api: str, version: int, answer: Answer, line: Line) -> None:
+    def _reply(self, number: int, api: str, version: int, answer: Answer, request: Request) -> None:
         if number in self._closed:
             return
         plain = reply_json(api, version, answer)
         if api == "ListGroups" and plain["errorCode"] == Errors.NONE:
             prefix = f"{self._trace.name}."
             plain["groups"] = [group for group in plain["groups"] if group["groupId"].startswith(prefix)]
-        normal = normal_reply(api, plain, self._variables, line.fields["body"])
+        normal = normal_reply(api, plain, self._variables, request)
         bind: Json = {}
         self._bind(normal, "", bind)
         self._played.replies.append(Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind))
@@ -251,28 +260,16 @@ class _Player:
         listed = {line.fields["partition"]: line.fields["groups"] for line in self._trace.of_kind("records")}
         found = {partition: list(groups) for partition, groups in listed.items()}
         count = self._cluster.settings.offsets_topic_num_partitions
-        for line in self._trace.of_kind("send"):
-            for group_id in _named(line.fields["body"]):
+        for request in self._requests.values():
+            for group_id in groups_of(request):
                 groups = found.setdefault(partition_for(group_id, count), [])
-                if group_id not in groups:
-                    groups.append(group_id)
+                if group_id and (name := self._variables.named(group_id)) not in groups:
+                    # All recordings on a broker share the empty id.
+                    groups.append(name)
         return found
-
-
-def _named(body: Json) -> Iterator[str]:
-    """Groups that a request names; the empty id is left out, because all recordings on a broker share it."""
-    many = body.get("groups") or body.get("groupsNames") or body.get("groupIds") or ()
-    for one in (body, *many):
-        group_id = one.get("groupId") if isinstance(one, dict) else one
-        if isinstance(group_id, str) and group_id:
-            yield group_id
 
 
 def _group(record: Json) -> str:
     data = record["key"]["data"]
     group: str = data.get("group", data.get("groupId", ""))
     return group
-
-
-def _damage(trace: Trace, number: int, text: str) -> DamagedInputError:
-    return DamagedInputError(Damage(trace.path, 0, None, "trace", f"line {number}: {text}"))

@@ -60,7 +60,7 @@ class Variables:
     def value(self, item: Any) -> Any:
         """``item`` of a request with the values of its variables."""
         if isinstance(item, dict):
-            if item.keys() == {"t"}:
+            if item.keys() == {"t"} and item["t"].__class__ in (int, float):
                 return self._start_ms + item["t"]
             return {name: self.value(one) for name, one in item.items()}
         if isinstance(item, list):
@@ -98,5 +98,6 @@ def _made_up(text: str) -> str:
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """``$m2`` before ``$m10``."""
-    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text) if part]
+    """``$m2`` before ``$m10``. Numbers may have any length."""
+    parts = (part.lstrip("0") if part.isdecimal() else part for part in re.split("([0-9]+)", text) if part)
+    return [(1, len(part), part) if not part or part.isdecimal() else (0, 0, part) for part in parts]
