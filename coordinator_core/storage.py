@@ -16,14 +16,14 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from coordinator_core.errors import UsageError, not_written
 
-_MOST_AT_ONCE, _LARGE = 1 << 30, 1 << 20
+_MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -144,8 +144,11 @@ def exists(path: str) -> bool:
     return stat(path) is not None
 
 
-def list_directory(path: str) -> list[Entry]:
-    """Entries of a directory, sorted by name; links are followed, dangling ones are left out."""
+def list_directory(path: str, *, missing_ok: bool = False) -> list[Entry]:
+    """Entries of a directory, sorted by name; links are followed, dangling ones are left out.
+
+    With ``missing_ok`` a directory of an object store that is not there has none.
+    """
     entries: list[Entry] = []
     try:
         if is_local(path):
@@ -157,7 +160,7 @@ def list_directory(path: str) -> list[Entry]:
             import pyarrow.fs
 
             remote, inner = filesystem(path)
-            for info in remote.get_file_info(pyarrow.fs.FileSelector(inner)):
+            for info in remote.get_file_info(pyarrow.fs.FileSelector(inner, allow_not_found=missing_ok)):
                 name = info.base_name
                 entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
@@ -324,6 +327,24 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
         shutil.rmtree(making, ignore_errors=True)
 
 
+@contextmanager
+def directory_of(path: str) -> Iterator[Path]:
+    """A local directory to write into: ``path`` itself, or one that is uploaded when the block has ended well."""
+    if is_local(path):
+        yield local_path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="regroup-") as made:
+        yield Path(made)
+        upload(Path(made), path)
+
+
+def upload(source: Path, path: str, *, without: str = "") -> None:
+    """Copy the files below a local directory into one of an object store, but for those with the name ``without``."""
+    for file in sorted(one for one in source.rglob("*") if one.is_file() and one.name != without):
+        with file.open("rb") as content:
+            write_atomic(join(path, *file.relative_to(source).parts), iter(partial(content.read, _PORTION), b""))
+
+
 def sync(path: str) -> None:
     """Have a local file, or the names in a directory, on the disk before anything that is written later."""
     handle = os.open(local_path(path), os.O_RDONLY)
@@ -361,7 +382,10 @@ def make_directory(path: str, *, parents: bool = True) -> None:
             raise not_written(path, error) from error
     else:
         remote, inner = filesystem(path)
-        remote.create_dir(inner, recursive=True)
+        try:
+            remote.create_dir(inner, recursive=True)
+        except OSError as error:
+            raise not_written(path, error) from error
 
 
 def delete(path: str) -> None:

@@ -212,7 +212,7 @@ def _next_epoch(info: PartitionInfo) -> int:
     return NO_EPOCH if info.leader_epoch == NO_EPOCH else info.leader_epoch + 1
 
 
-def load_topology(path: Path) -> Topology:
+def load_topology(path: str | Path) -> Topology:
     """The topology that :meth:`Topology.document` wrote to the file ``path``.
 
     Brokers, replicas and epochs may be missing, as in descriptions made by other tools; leaders may not.

@@ -22,7 +22,7 @@ from expectations.gate import evaluate
     metavar="DIR",
     help="What regroup reconcile --publish wrote about the run: each rule is an expectation, too.",
 )
-@click.option("--data-docs", metavar="DIR", help="Write Data Docs into this local directory.")
+@click.option("--data-docs", metavar="DIR", help="Write Data Docs into this directory.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
     "--fail-on",

@@ -31,22 +31,18 @@ _SITE = "data_docs"
 """Directory in which the site of ``great_expectations.yml`` is built."""
 
 
-def check_directory(path: str) -> Path:
-    """``path`` as a local directory, which need not exist; :class:`UsageError` when it cannot be one."""
-    if not storage.is_local(path):
-        raise UsageError(f"Data Docs are written to a local directory, not to {path}")
-    local = storage.local_path(path)
-    if local.exists() and not local.is_dir():
+def check_directory(path: str) -> None:
+    """:class:`UsageError` when ``path``, which need not exist, cannot be a directory or be asked for."""
+    found = storage.stat(path)
+    if found is not None and not found.is_directory:
         raise UsageError(f"{path} is not a directory")
-    return local
 
 
 def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapping[str, int], path: str) -> None:
-    """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``.
+    """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``, a URI too.
 
     ``declared`` is the number of checks of each suite.  Pages of other runs that are there stay.
     """
-    target = check_directory(path)
     context.build_data_docs()
     built = Path(context.root_directory) / _SITE
     shutil.rmtree(built / "static")
@@ -56,8 +52,8 @@ def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapp
     index = visible_lines(_index(result, declared, built))
     (built / "index.html").unlink(missing_ok=True)
     for page in sorted(one for one in built.rglob("*") if one.is_file()):
-        storage.write_atomic(str(target / page.relative_to(built)), page.read_bytes())
-    storage.write_atomic(str(target / "index.html"), index.encode())
+        storage.write_atomic(storage.join(path, *page.relative_to(built).parts), page.read_bytes())
+    storage.write_atomic(storage.join(path, "index.html"), index.encode())
 
 
 def self_contained(page: str) -> str:

@@ -52,7 +52,7 @@ _KEYS = {FILES: FILES_COLUMNS[:2], FINDINGS_SUITE: ("group_id", "topic", "partit
 
 
 def evaluate(run: Run, *, findings: str | None = None, data_docs: str | None = None) -> GateResult:
-    """Evaluate all suites on ``run``; with ``data_docs``, write GX's Data Docs into that local directory.
+    """Evaluate all suites on ``run``; with ``data_docs``, write GX's Data Docs into that directory.
 
     ``findings`` is the directory that ``regroup reconcile --publish`` wrote about the run: with it, each rule
     of the catalogue is an expectation too.  The directory of Data Docs is made when it is missing.  Raises

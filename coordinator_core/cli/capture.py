@@ -21,7 +21,7 @@ _UNDO_SHOWN = 5
 
 @click.command("capture")
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by.")
-@click.option("--output", required=True, metavar="DIR", help="Where the snapshot is written (local).")
+@click.option("--output", required=True, metavar="DIR", help="Where the snapshot is written, local or a URI.")
 @click.option(
     "--command-config",
     metavar="FILE",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from coordinator_core.cli.drill_observe import read_prediction
-from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.cli.options import ExistingFile, Format, format_option, note, write_json, write_line
 from coordinator_core.drill.compare import Verdict, compare
 from coordinator_core.drill.events import COMPARED
 from coordinator_core.drill.journal import read_journal
@@ -15,7 +13,6 @@ from coordinator_core.drill.observed import observed
 from coordinator_core.errors import ExitCode
 from coordinator_core.reports.drill_report import comparison_text, drill_report, write_drill_report
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CODES = {
     Verdict.AS_PREDICTED: ExitCode.CLEAN,
     Verdict.MISSES: ExitCode.FINDINGS,
@@ -24,11 +21,11 @@ _CODES = {
 
 
 @click.command("compare")
-@click.argument("prediction", metavar="PREDICTION", type=_FILE)
-@click.argument("journal", metavar="JOURNAL", type=_FILE)
+@click.argument("prediction", metavar="PREDICTION", type=ExistingFile())
+@click.argument("journal", metavar="JOURNAL", type=ExistingFile())
 @click.option("--output", metavar="DIR", help="Write drill.html and drill.json into this directory.")
 @format_option(Format.TEXT, Format.JSON)
-def compare_command(prediction: Path, journal: Path, output: str | None, output_format: Format) -> int:
+def compare_command(prediction: str, journal: str, output: str | None, output_format: Format) -> int:
     """Compare a PREDICTION with a drill's JOURNAL, misses first.
 
     Exit code 1: there are misses. 4: the drill was not done as a whole, or the cluster is not recovered.

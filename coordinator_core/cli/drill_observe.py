@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import F, Finite, Whole, note
+from coordinator_core.cli.options import ExistingFile, F, Finite, Whole, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
 from coordinator_core.errors import ExitCode, UsageError
@@ -17,7 +17,7 @@ from coordinator_core.jsontext import parse_json
 from coordinator_core.untrusted import INT32_END, whole_number
 
 
-def read_prediction(path: Path) -> Prediction:
+def read_prediction(path: str) -> Prediction:
     """The prediction that ``drill predict --format json`` printed."""
     try:
         document = parse_json(storage.read_utf8(path))
@@ -38,19 +38,13 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
     "--prediction",
     required=True,
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=ExistingFile(),
     help="What drill predict --format json printed.",
 )
 @click.option("--fault-command", metavar="CMD", help="What breaks the cluster; run by /bin/sh.")
 @click.option("--pid", "pids", multiple=True, type=Whole(min=1), metavar="PID", help="Or: SIGKILL to this process.")
 @click.option("--recover-command", required=True, metavar="CMD", help="What mends it; always run afterwards.")
-@click.option(
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the journal goes.",
-)
+@click.option("--output", required=True, metavar="DIR", help="Where the journal goes.")
 @_seconds("--observe-seconds", 30.0, "How long to observe after the fault, at least.", least=0)
 @_seconds(
     "--limit-seconds",
@@ -76,8 +70,8 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
 def observe_command(
     bootstrap_server: str,
     command_config: str | None,
-    prediction: Path,
-    output: Path,
+    prediction: str,
+    output: str,
     interval_ms: int,
     server_logs: tuple[str, ...],
     **given: Any,
@@ -94,7 +88,7 @@ def observe_command(
     options = DrillOptions(interval_seconds=interval_ms / 1000, server_logs=_server_logs(server_logs), **given)
     settings = read_settings(bootstrap_server, command_config)
     outcome, reason, recovered = observe(settings, read_prediction(prediction), output, options)
-    journal = output / JOURNAL
+    journal = storage.join(output, JOURNAL)
     note(f"regroup: {outcome.value}{f': {reason}' if reason else ''}; the journal is {journal}")
     if not recovered:
         note(f"regroup: error: the cluster is not as it was; see the journal, then: drill recover {journal}")
@@ -118,14 +112,14 @@ def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
 
 
 @click.command("recover")
-@click.argument("journal", metavar="JOURNAL", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("journal", metavar="JOURNAL", type=ExistingFile())
 @click.option("--command-config", metavar="FILE", help="Kafka client properties, as for drill observe.")
 @_seconds("--limit-seconds", 300.0, "How long to wait for replicas in sync.")
-def recover_command(journal: Path, command_config: str | None, limit_seconds: float) -> int:
+def recover_command(journal: str, command_config: str | None, limit_seconds: float) -> int:
     """End the drill of a JOURNAL: run its recover command, unless that was done.
 
-    For a drill that was killed; one that goes on gets SIGTERM and recovers by itself. Exit code 4 when the
-    cluster is not as it was before.
+    For a drill that was killed; one that goes on gets SIGTERM and recovers by itself. Where JOURNAL is a URI it may go
+    on elsewhere, and is waited for. Exit code 4 when the cluster is not as it was before.
     """
     from coordinator_core.cluster.drill_recover import recover
     from coordinator_core.cluster.settings import read_settings

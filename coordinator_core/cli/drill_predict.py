@@ -10,7 +10,16 @@ from pathlib import Path
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Engine, Format, ReplayOptions, Whole, format_option, replay_options, write_line
+from coordinator_core.cli.options import (
+    Engine,
+    ExistingFile,
+    Format,
+    ReplayOptions,
+    Whole,
+    format_option,
+    replay_options,
+    write_line,
+)
 from coordinator_core.cli.source import (
     found_beside,
     open_snapshot,
@@ -42,7 +51,7 @@ from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.log.discovery import TOPOLOGY_FILE
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.runs.read import is_one_run, open_run
 from coordinator_core.topology import Topology, load_topology
 from coordinator_core.untrusted import INT32_END, whole_number
 
@@ -52,7 +61,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("predict")
 @click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]")
 @click.option(
-    "--topology", "topology_file", type=_FILE, help="Topology of the cluster (JSON). [default: beside the log]"
+    "--topology", "topology_file", type=ExistingFile(), help="Topology of the cluster (JSON). [default: beside the log]"
 )
 @click.option(
     "--scenario",
@@ -86,12 +95,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--rto-ms", type=Whole(min=0), metavar="MS", help="Groups are to be served within this time.")
 @click.option("--rpo-ms", type=Whole(min=0), metavar="MS", help="Commits of at most this time may be lost.")
 @click.option("--cluster", metavar="NAME", help="Name of the cluster (default: that of the run).")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
+@click.option("--output", metavar="FILE", help="Also write the JSON to this file.")
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def predict_command(
     paths: tuple[str, ...],
-    topology_file: Path | None,
+    topology_file: str | None,
     scenario: str,
     brokers: tuple[str, ...],
     server_logs: tuple[Path, ...],
@@ -101,7 +110,7 @@ def predict_command(
     rto_ms: int | None,
     rpo_ms: int | None,
     cluster: str | None,
-    output: Path | None,
+    output: str | None,
     output_format: Format,
     options: ReplayOptions,
 ) -> int:
@@ -128,16 +137,16 @@ def predict_command(
     prediction = predict(situation, wanted, Objectives(rto_ms, rpo_ms), predicted_at_ms=options.now_ms)
     document = json.dumps(prediction.to_json(), ensure_ascii=False)
     if output is not None:
-        storage.write_text(str(output), f"{document}\n")
+        storage.write_text(output, f"{document}\n")
     write_line(document if output_format is Format.JSON else prediction_text(prediction))
     return ExitCode.CLEAN if prediction.verdict is Verdict.MET else ExitCode.FINDINGS
 
 
-def _beside(paths: Sequence[str]) -> Path:
+def _beside(paths: Sequence[str]) -> str:
     found = found_beside(paths).topology if paths else None
     if found is None:
         raise UsageError(f"no {TOPOLOGY_FILE} lies beside the log; name one: --topology FILE")
-    return storage.local_path(found)
+    return found
 
 
 def _scenario(given: str) -> Scenario:
@@ -160,7 +169,7 @@ def _logs(
         raise UsageError("name a SNAPSHOT or RUN, or the log directories of brokers (--broker ID=DIR)")
     cluster: str | None = None
     copies: dict[int, Copy] = {}
-    if len(paths) == 1 and is_run(paths[0]):
+    if is_one_run(paths):
         run = open_run(paths[0])
         run.refuse_other_rules()
         if options.profile is not None:

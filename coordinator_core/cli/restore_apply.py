@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from coordinator_core import storage
 from coordinator_core.cli.options import Finite, Format, client_options, format_option, note, write_json, write_line
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
 from coordinator_core.reports.restore import proof_text
-from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.model import read_plan, write_plan
 
 if TYPE_CHECKING:
@@ -23,12 +22,11 @@ _ERRORS_SHOWN = 20
 
 
 @click.command("apply")
-@click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("plan_path", metavar="PLAN")
 @client_options
 @click.option("--execute", is_flag=True, help="Write; without it everything is checked and nothing written.")
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where plan, journal and capture go; the same directory goes on with an apply that was cut off.",
 )
@@ -49,11 +47,11 @@ _ERRORS_SHOWN = 20
 )
 @format_option(Format.TEXT, Format.JSON)
 def apply_command(
-    plan_path: Path,
+    plan_path: str,
     bootstrap_server: str,
     command_config: str | None,
     execute: bool,
-    output: Path | None,
+    output: str | None,
     wait_empty: float,
     plan_digest: str | None,
     parallel: int,
@@ -90,7 +88,7 @@ def apply_command(
     return ExitCode.USAGE if found else ExitCode.CLEAN
 
 
-def _said(digest: str, results: Sequence[GroupResult], output: Path, output_format: Format) -> int:
+def _said(digest: str, results: Sequence[GroupResult], output: str, output_format: Format) -> int:
     failed = [one for one in results if one.errors]
     if output_format is Format.JSON:
         groups = [
@@ -107,7 +105,7 @@ def _said(digest: str, results: Sequence[GroupResult], output: Path, output_form
     else:
         write_line(f"applied:    {len(results) - len(failed)} groups, {sum(one.written for one in results)} offsets")
         write_line(f"failed:     {len(failed)} groups")
-        write_line(f"journal:    {output / JOURNAL}")
+        write_line(f"journal:    {storage.join(output, JOURNAL)}")
     errors = [(one.group_id, *error) for one in failed for error in one.errors]
     for group_id, topic, partition, error in errors[:_ERRORS_SHOWN]:
         where = "" if topic is None else f", {topic}-{partition}"
@@ -118,13 +116,13 @@ def _said(digest: str, results: Sequence[GroupResult], output: Path, output_form
 
 
 @click.command("verify")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR")
 @client_options
 @click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release (default: as the records tell).")
 @click.option("--coordinator", type=click.Choice(["classic", "new"]), help="With --kafka-version: which coordinator.")
 @format_option(Format.TEXT, Format.JSON)
 def verify_command(
-    directory: Path,
+    directory: str,
     bootstrap_server: str,
     command_config: str | None,
     kafka_version: str | None,
@@ -152,24 +150,25 @@ def verify_command(
 
 
 @click.command("rollback")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR")
 @client_options
 @click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def rollback_command(
-    directory: Path, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
+    directory: str, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
 ) -> int:
     """Plan the way back of the apply in DIR: offsets as they were, and what was made is deleted.
 
     The plan is applied and verified as every other. Exits with 1 when a part of it is blocked.
     """
+    from coordinator_core.cli.restore_plan import show_plan
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.restore_verify import rollback_plan
     from coordinator_core.cluster.settings import read_settings
 
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        plan = rollback_plan(client, directory.parent if directory.name == JOURNAL else directory)
+        above, name = storage.split(directory)
+        plan = rollback_plan(client, above if name == JOURNAL else directory)
     write_plan(plan_path, plan)
-    for line in plan_forms(plan)[output_format]():
-        write_line(line)
+    show_plan(plan, output_format)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from coordinator_core import __version__
+from coordinator_core import __version__, storage
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
@@ -22,6 +23,7 @@ from coordinator_core.cluster.snapshot import (
     TOPICS_FILE,
     TOPOLOGY,
     CaptureDirectory,
+    uploaded,
 )
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
@@ -65,10 +67,18 @@ def capture(
 ) -> dict[str, Any]:
     """Capture the offsets topic into ``output``, or bring the capture there up to now; returns its manifest.
 
+    With a URI it is made anew in a local temporary directory, and uploaded instead of the one there, its manifest last.
+
     What an earlier capture holds is kept when the cluster still has it: leader epochs, log start and sampled
     batches are compared. ``ClusterError`` when the cluster does not go on; the directory then stays marked as
     incomplete, and the next capture goes on from there.
     """
+    if not storage.is_local(str(output)):
+        _check_cluster(uploaded(str(output)), client.cluster_id, output)
+        with TemporaryDirectory(prefix="regroup-") as made:
+            manifest = capture(client, made, options, progress=progress)
+            CaptureDirectory(Path(made)).upload(str(output))
+        return manifest
     began = _now_ms()
     with CaptureDirectory.opened(output) as directory:
         previous = directory.previous()

@@ -10,34 +10,42 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from coordinator_core import storage
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import interruptible, undisturbed
 from coordinator_core.cluster.drill_restore import clean_up, recover_cluster
 from coordinator_core.cluster.drill_states import note_states
 from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.drill.events import RECOVERED, Outcome
-from coordinator_core.drill.journal import Event, Journal, JournalBusyError, of_kind, read_journal
+from coordinator_core.drill.journal import Event, Journal, JournalBusyError, journal_bytes, of_kind, read_journal
+from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import RegroupError
 
 _LOOK_SECONDS = 0.2
 
 
 def recover(
-    journal: Path,
+    journal: str | Path,
     settings: Callable[[str], ClientSettings],
     *,
+    command: str | None = None,
     command_seconds: float = 600.0,
     limit_seconds: float = 300.0,
 ) -> tuple[Outcome, bool]:
     """Ends the drill of a journal: runs its recover command if that is still to be done.
 
-    A drill that is still going on gets SIGTERM and recovers by itself. ``settings`` makes the
-    settings from the bootstrap servers of the journal. Returns how the drill ended, and whether the cluster
-    is as it was. Doing it again does nothing.
+    A drill that is still going on gets SIGTERM and recovers by itself; one whose journal is a URI, and may be that of
+    another machine, is waited for. ``command`` is run instead of the journal's, where whoever may write to the journal
+    is not to choose it. ``settings`` makes the settings from the bootstrap servers of the journal. Returns
+    how the drill ended, and whether the cluster is as it was. Doing it again does nothing.
     """
-    if not journal.read_bytes():
-        # Killed before its first line: nothing was done.
-        return Outcome.KILLED, True
+    if not journal_bytes(journal):
+        # Killed before its first line: nothing was done, and nothing will be once the journal was ours.
+        with open_journal(journal):
+            pass
+        if not journal_bytes(journal):
+            return Outcome.KILLED, True
     with interruptible(), _taken(journal, command_seconds + limit_seconds) as opened:
         events = read_journal(journal, shapes=RECOVERED)
         verdicts = of_kind(events, "verdict")
@@ -45,7 +53,7 @@ def recover(
             return Outcome(verdicts[-1]["outcome"]), True
         outcome = Outcome(verdicts[-1]["outcome"]) if verdicts else Outcome.KILLED
         with undisturbed():
-            recovered = _recover(opened, events, settings, command_seconds, limit_seconds)
+            recovered = _recover(opened, events, settings, command, command_seconds, limit_seconds)
             reason = f"the drill was killed; last in its journal is {events[-1]['event']!r}"
             opened.write(
                 "verdict",
@@ -56,14 +64,14 @@ def recover(
         return outcome, recovered
 
 
-def _taken(journal: Path, seconds: float) -> Journal:
+def _taken(journal: str | Path, seconds: float) -> Journal:
     """The journal, once the drill that writes to it has ended."""
     read_journal(journal, shapes=RECOVERED)
     deadline = time.monotonic() + seconds
-    told = False
+    told = not storage.is_local(str(journal))
     while True:
         try:
-            return Journal(journal)
+            return open_journal(journal)
         except JournalBusyError:
             if time.monotonic() > deadline:
                 raise
@@ -80,6 +88,7 @@ def _recover(
     journal: Journal,
     events: list[Event],
     settings: Callable[[str], ClientSettings],
+    command: str | None,
     command_seconds: float,
     limit: float,
 ) -> bool:
@@ -89,13 +98,14 @@ def _recover(
         recovered = not of_kind(events, "method") or recover_cluster(
             client,
             journal.write,
-            begin["recover_command"],
+            begin["recover_command"] if command is None else command,
             in_sync_before=in_sync,
             command_seconds=command_seconds,
             limit_seconds=limit,
             by="regroup drill recover",
         )
-        clean_up(client, journal.write, [each["group_id"] for each in begin["canaries"]])
+        groups = [each["group_id"] for each in begin["canaries"]]
+        clean_up(client, journal.write, [group for group in groups if group.startswith(PREFIX)])
         if recovered:
             try:
                 note_states(client, journal.write, "recovered")

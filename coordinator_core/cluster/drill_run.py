@@ -30,9 +30,10 @@ from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.events import Outcome
-from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal
+from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal, journal_bytes
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
+from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
@@ -63,18 +64,18 @@ class DrillOptions:
 
 
 def observe(
-    settings: ClientSettings, prediction: Prediction, output: Path, options: DrillOptions
+    settings: ClientSettings, prediction: Prediction, output: str | Path, options: DrillOptions
 ) -> tuple[Outcome, str | None, bool]:
     """Do the drill and write ``output/journal.jsonl``. Returns outcome, reason, and whether all was recovered.
 
-    ``UsageError`` when ``output`` has a journal already. A fault is always followed by the recovery.
+    ``output`` is a local path or a URI. ``UsageError`` when it has a journal already. A fault is always followed by the
+    recovery.
     """
     if bool(options.fault_command) == bool(options.pids):
         raise UsageError("a drill needs either --fault-command or --pid")
-    storage.make_directory(str(output))
-    path = output / JOURNAL
-    if path.exists() and path.stat().st_size:
-        raise UsageError(f"{path}: is the journal of an earlier drill")
+    output = str(output)
+    storage.make_directory(output)
+    path = storage.join(output, JOURNAL)
     probing = replace(
         settings,
         api_timeout_seconds=options.probe_timeout_seconds,
@@ -87,7 +88,9 @@ def observe(
     )
     with ExitStack() as stack:
         stack.enter_context(interruptible())
-        journal = stack.enter_context(Journal(path))
+        journal = stack.enter_context(open_journal(path))
+        if journal_bytes(path):
+            raise UsageError(f"{path}: is the journal of an earlier drill")
         client = stack.enter_context(Client(settings))
         probes = stack.enter_context(Client(probing))
         return _Drill(client, probes, settings, prediction, output, options, journal).run()
@@ -100,7 +103,7 @@ class _Drill:
         probes: Client,
         settings: ClientSettings,
         prediction: Prediction,
-        output: Path,
+        output: str,
         options: DrillOptions,
         journal: Journal,
     ) -> None:
@@ -261,7 +264,8 @@ class _Drill:
         info = self._client.topic(OFFSETS_TOPIC)
         if all(each.leader >= 0 for each in info.partitions):
             self._watch.look_until_all_answer()
-        tails = gained(self._client, info, self._pins, self._output / "gained" / phase)
+        with storage.directory_of(storage.join(self._output, "gained", phase)) as directory:
+            tails = gained(self._client, info, self._pins, directory)
         for tail in tails:
             self._note(
                 "log",

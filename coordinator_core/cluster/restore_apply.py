@@ -30,7 +30,16 @@ from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offset
 from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.events import RESTORED
-from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Event, Journal, of_kind, read_journal
+from coordinator_core.drill.journal import (
+    JOURNAL,
+    JOURNAL_VERSION,
+    Event,
+    Journal,
+    journal_bytes,
+    of_kind,
+    read_journal,
+)
+from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -128,7 +137,7 @@ def _name(row: Row) -> str:
 
 
 def apply_plan(
-    client: Client, plan_path: Path, directory: Path, options: ApplyOptions
+    client: Client, plan_path: str | Path, directory: str | Path, options: ApplyOptions
 ) -> tuple[str, list[GroupResult]]:
     """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``. Its digest, and what became
     of its groups.
@@ -137,14 +146,15 @@ def apply_plan(
     in the results of groups.
     """
     plan, digest = read_plan(plan_path, options.plan_digest)
-    storage.make_directory(str(directory))
-    with Journal(directory / JOURNAL, "another apply") as journal:
+    place = str(directory)
+    storage.make_directory(place)
+    with open_journal(storage.join(place, JOURNAL), "another apply") as journal:
         events = begun_apply(directory, digest)
         if found := standing(client, plan, events, options.wait_seconds):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
-        if not (directory / PLAN).exists():
-            storage.write_atomic(str(directory / PLAN), storage.read(str(plan_path)))
+        if not storage.exists(storage.join(place, PLAN)):
+            storage.write_atomic(storage.join(place, PLAN), storage.read(str(plan_path)))
         if not events:
             journal.write(
                 FIRST_EVENT,
@@ -156,7 +166,7 @@ def apply_plan(
                 pid=os.getpid(),
             )
         if not of_kind(events, "captured"):
-            manifest = capture(client, directory / CAPTURE, CaptureOptions())
+            manifest = capture(client, storage.join(place, CAPTURE), CaptureOptions())
             (topic,) = manifest["topics"]
             ends = {str(one["partition"]): one["log_end_offset"] for one in topic["partitions"]}
             journal.write("captured", directory=CAPTURE, ends=ends)
@@ -169,11 +179,11 @@ def apply_plan(
     return digest, sorted(results, key=lambda one: one.group_id)
 
 
-def begun_apply(directory: Path, digest: str) -> list[Event]:
+def begun_apply(directory: str | Path, digest: str) -> list[Event]:
     """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``."""
-    path = directory / JOURNAL
+    path = storage.join(str(directory), JOURNAL)
     # Without a whole line it was cut off before anything was done.
-    events = read_journal(path, FIRST_EVENT, RESTORED) if path.exists() and b"\n" in path.read_bytes() else []
+    events = read_journal(path, FIRST_EVENT, RESTORED) if storage.exists(path) and b"\n" in journal_bytes(path) else []
     if events and events[0]["plan_digest"] != digest:
         raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
     return events

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from coordinator_core import storage
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.restore_apply import CAPTURE, PLAN
@@ -26,17 +28,20 @@ from coordinator_core.restore.proof import Added, Proof, prove
 from coordinator_core.runs.local import replay_snapshot
 
 
-def read_apply(directory: Path) -> tuple[Plan, list[Event]]:
+def read_apply(directory: str) -> tuple[Plan, list[Event]]:
     """Plan and journal of an apply; ``UsageError`` where there is none."""
-    events = read_journal(directory / JOURNAL, FIRST_EVENT, RESTORED)
-    plan, digest = read_plan(directory / PLAN)
+    events = read_journal(storage.join(directory, JOURNAL), FIRST_EVENT, RESTORED)
+    plan, digest = read_plan(storage.join(directory, PLAN))
     if digest != events[0]["plan_digest"]:
         raise UsageError(f"{directory}: {PLAN} is not the plan that was applied")
     return plan, events
 
 
-def verify(client: Client, directory: Path, profile: Profile | None) -> Proof:
-    """Capture again, behind what the apply captured before its first write, and compare with the plan."""
+def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
+    """Capture again, behind what the apply captured before its first write, and compare with the plan.
+
+    The capture of the apply is brought up to now where it is local; in object storage it stays as it is.
+    """
     plan, events = read_apply(directory)
     _check_cluster(client, plan)
     captured = of_kind(events, "captured")
@@ -45,12 +50,22 @@ def verify(client: Client, directory: Path, profile: Profile | None) -> Proof:
     ends = {int(partition): end for partition, end in captured[0]["ends"].items()}
     writing = plan.writing()
     wanted = {group.offsets_partition for group in writing}
-    capture(client, directory / CAPTURE, CaptureOptions())
-    snapshot = _only(discover([str(directory / CAPTURE)]), wanted)
-    rules = profile or infer_profile(snapshot.partitions)
-    keys = [row.key for group in writing for row in group.writes()]
-    answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
-    return prove(plan, _added(snapshot, ends, rules), replay_snapshot(snapshot, rules, damage=[]), answered)
+    with _place(storage.join(directory, CAPTURE)) as place:
+        capture(client, place, CaptureOptions())
+        snapshot = _only(discover([place]), wanted)
+        rules = profile or infer_profile(snapshot.partitions)
+        keys = [row.key for group in writing for row in group.writes()]
+        answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
+        return prove(plan, _added(snapshot, ends, rules), replay_snapshot(snapshot, rules, damage=[]), answered)
+
+
+@contextmanager
+def _place(capture: str) -> Iterator[str]:
+    if storage.is_local(capture):
+        yield capture
+        return
+    with TemporaryDirectory(prefix="regroup-") as made:
+        yield made
 
 
 def _only(snapshot: Snapshot, partitions: set[int]) -> Snapshot:
@@ -75,7 +90,7 @@ def _from(log: PartitionLog, offset: int) -> PartitionLog:
     return replace(log, segments=kept)
 
 
-def rollback_plan(client: Client, directory: Path) -> Plan:
+def rollback_plan(client: Client, directory: str) -> Plan:
     """The plan that undoes what an apply has begun; it is applied and verified as every other."""
     plan, events = read_apply(directory)
     _check_cluster(client, plan)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,26 +50,25 @@ class CaptureDirectory:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(f"{path}: another capture is writing to it") from None
-            names = set(os.listdir(directory.path))
-            if names and not names & {MANIFEST, CAPTURE_MARKER}:
-                raise UsageError(f"{path}: is not empty, and not a capture")
+            _refuse_others(str(path), os.listdir(directory.path))
             yield directory
         finally:
             os.close(handle)
 
     def previous(self) -> Mapping[str, Any] | None:
         """The manifest of the capture before this one, also when that is being renewed."""
-        path = self.path / MANIFEST
-        if not path.exists():
-            return None
-        try:
-            document: Mapping[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-            version = document["capture_version"]
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{path} is not a capture's manifest") from None
-        if version != CAPTURE_VERSION:
-            raise UsageError(f"{path}: a capture of version {version}, this is for {CAPTURE_VERSION}")
-        return document
+        return _manifest(str(self.path))
+
+    def upload(self, place: str) -> None:
+        """Have this capture, which is whole, at a URI, instead of one that may be there; marked until it is whole."""
+        marker, manifest = storage.join(place, CAPTURE_MARKER), storage.join(place, MANIFEST)
+        storage.write_atomic(marker, _NOTICE.encode())
+        for entry in storage.list_directory(place):
+            if entry.name != CAPTURE_MARKER:
+                storage.delete(entry.path)
+        storage.upload(self.path, place, without=MANIFEST)
+        storage.write_atomic(manifest, storage.read(str(self.path / MANIFEST)))
+        storage.delete(marker)
 
     def begin(self) -> None:
         """Mark the directory as incomplete, until :meth:`finish`."""
@@ -101,4 +100,29 @@ class CaptureDirectory:
         sync_directory(self.path)
 
 
-__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureDirectory"]
+def uploaded(place: str) -> Mapping[str, Any] | None:
+    """The manifest of the capture at a URI; ``UsageError`` when there is anything else."""
+    _refuse_others(place, [entry.name for entry in storage.list_directory(place, missing_ok=True)])
+    return _manifest(place)
+
+
+def _refuse_others(path: str, names: Collection[str]) -> None:
+    if names and MANIFEST not in names and CAPTURE_MARKER not in names:
+        raise UsageError(f"{path}: is not empty, and not a capture")
+
+
+def _manifest(directory: str) -> Mapping[str, Any] | None:
+    path = storage.join(directory, MANIFEST)
+    if not storage.exists(path):
+        return None
+    try:
+        document: Mapping[str, Any] = parse_json(bytes(storage.read(path)).decode())
+        version = document["capture_version"]
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} is not a capture's manifest") from None
+    if version != CAPTURE_VERSION:
+        raise UsageError(f"{path}: a capture of version {version}, this is for {CAPTURE_VERSION}")
+    return document
+
+
+__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureDirectory", "uploaded"]

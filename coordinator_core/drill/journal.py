@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ Shapes = Mapping[str, Any]
 
 _ANY: Shapes = {}
 
+_READS = 16
+"""Portions of a journal in object storage that are read at once."""
+
 Event = dict[str, Any]
 """``at_ms`` (epoch milliseconds), ``event``, and what ``docs/drill.md`` lists for that kind of event."""
 
@@ -42,17 +46,21 @@ class JournalWriteError(RegroupError):
     exit_code = ExitCode.APPLY_FAILED
 
 
+class JournalTakenError(JournalWriteError):
+    """Another process has taken the journal over: what is done from now on is its business."""
+
+
 class Journal:
-    """Appends events to a file that is ours alone while it is open. Safe in several threads.
+    """Appends events to a local file that is ours alone while it is open. Safe in several threads.
 
     ``JournalBusyError`` while another process writes to it; what ``not_written`` says when it cannot be opened.
     """
 
     def __init__(self, path: str | Path, writer: str = "a drill") -> None:
-        self.path = Path(path)
+        self.path: str | Path = path
         self._lock = threading.Lock()
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(storage.local_path(str(path)), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise not_written(str(path), error) from None
         try:
@@ -69,7 +77,7 @@ class Journal:
         os.close(self._file)
 
     def _cut_torn_line(self) -> None:
-        content = self.path.read_bytes()
+        content = bytes(storage.read(str(self.path)))
         if content and not content.endswith(b"\n"):
             os.ftruncate(self._file, content.rfind(b"\n") + 1)
 
@@ -80,6 +88,9 @@ class Journal:
         """
         row = {"at_ms": time.time_ns() // 1_000_000 if at_ms is None else at_ms, "event": event, **values}
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+        self._append(event, line)
+
+    def _append(self, event: str, line: bytes) -> None:
         with self._lock:
             end = os.fstat(self._file).st_size
             try:
@@ -100,7 +111,7 @@ def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = 
 
     ``DamagedInputError`` names the byte where it is none, or where an event is not as ``shapes`` say.
     """
-    content = bytes(storage.read(str(path)))
+    content = journal_bytes(path)
     events: list[Event] = []
     position = 0
     for line in content.splitlines(keepends=True):
@@ -115,6 +126,17 @@ def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = 
         version = first.get("journal_version")
         raise UsageError(f"{path}: a journal of version {version}, this is for {JOURNAL_VERSION}")
     return events
+
+
+def journal_bytes(path: str | Path) -> bytes:
+    """The lines of a journal: of a file, or of the portions that ``shared_journal`` writes, one behind the other."""
+    place = str(path)
+    found = None if storage.is_local(place) else storage.stat(place)
+    if found is None or not found.is_directory:
+        return bytes(storage.read(place))
+    portions = [entry.path for entry in storage.list_directory(place) if entry.name.endswith(".jsonl")]
+    with ThreadPoolExecutor(_READS) as threads:
+        return b"".join(threads.map(storage.read, portions))
 
 
 def of_kind(events: Iterable[Event], kind: str, **values: Any) -> list[Event]:

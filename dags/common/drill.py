@@ -61,17 +61,15 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         scenario = Scenario.parse(params["scenario"])
         attempt = attempt_id(dag_run.run_id, try_number)
         place = storage.join(cluster.output, cluster.name, "_drills", attempt)
-        if not storage.is_local(place):
-            raise AirflowFailException(f"{place}: a drill is written to a local disk; set output")
-        directory = storage.local_path(place)
+        directory = str(storage.local_path(place)) if storage.is_local(place) else place
+        captured = storage.join(directory, "capture")
         with Client(_client_settings(settings)) as client:
-            capture(client, str(directory / "capture"), CaptureOptions())
-    prediction = directory / "prediction.json"
+            capture(client, captured, CaptureOptions())
+    prediction = storage.join(directory, "prediction.json")
     arguments = [
-        *("drill", "predict", str(directory / "capture")),
-        *("--topology", str(directory / "capture/topology.json")),
+        *("drill", "predict", captured, "--topology", storage.join(captured, "topology.json")),
         *("--scenario", json.dumps(scenario.to_json())),
-        *("--output", str(prediction)),
+        *("--output", prediction),
         *("--cluster", cluster.name),
         *offsets_partitions(cluster),
         *("--rto-ms", str(1000 * (params["rto_seconds"] or settings.rto_seconds))),
@@ -82,14 +80,15 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
     for path in settings.server_logs.values():
         arguments += ["--server-log", path]
     regroup(*arguments)
-    said = json.loads(prediction.read_text(encoding="utf-8"))
+    content = _read(prediction)
+    said = json.loads(content)
     totals = said["totals"]
     lost = totals["offsets_regressed"] + totals["offsets_vanished"]
     reasons = "".join(f"- {reason}\n" for reason in said["reasons"])
     return {
-        "directory": str(directory),
-        "prediction": str(prediction),
-        "approved": _digest(prediction, settings, scenario),
+        "directory": directory,
+        "prediction": prediction,
+        "approved": _digest(content, settings, scenario),
         "verdict": said["verdict"],
         "not_asked": "" if params["execute"] else "only the prediction was asked for",
         "approval_hours": settings.approval_hours,
@@ -110,16 +109,22 @@ def _filled(command: str, scenario: Scenario) -> str:
     return command.replace("{brokers}", ",".join(map(str, scenario.brokers))).replace("{rack}", rack)
 
 
-def _digest(prediction: Path, settings: DrillSettings, scenario: Scenario) -> str:
+def _read(path: str) -> bytes:
+    from coordinator_core import storage
+
+    return bytes(storage.read(path))
+
+
+def _digest(prediction: bytes, settings: DrillSettings, scenario: Scenario) -> str:
     """SHA-256 of what a person approves: the prediction, and the commands as they will be run."""
     commands = [_filled(command, scenario) for command in (settings.fault_command, settings.recover_command)]
-    return hashlib.sha256(json.dumps(commands).encode() + b"\0" + prediction.read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(commands).encode() + b"\0" + prediction).hexdigest()
 
 
-def _prediction(predicted: Predicted) -> Prediction:
+def _prediction(content: bytes) -> Prediction:
     from coordinator_core.drill.model import Prediction
 
-    return Prediction.from_json(json.loads(Path(predicted["prediction"]).read_text(encoding="utf-8")))
+    return Prediction.from_json(json.loads(content))
 
 
 def steady_state(predicted: Predicted, params: Mapping[str, Any]) -> None:
@@ -131,7 +136,7 @@ def steady_state(predicted: Predicted, params: Mapping[str, Any]) -> None:
         from coordinator_core.log.types import OFFSETS_TOPIC
 
         with Client(_client_settings(settings)) as client:
-            problems = unlike_predicted(client.topic(OFFSETS_TOPIC), _prediction(predicted))
+            problems = unlike_predicted(client.topic(OFFSETS_TOPIC), _prediction(_read(predicted["prediction"])))
     if problems:
         raise AirflowFailException("not steady, so nothing was done: " + "; ".join(problems))
 
@@ -143,8 +148,9 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
         from coordinator_core.cluster.drill_run import DrillOptions, observe
         from coordinator_core.drill.events import Outcome
 
-        prediction = _prediction(predicted)
-        if _digest(Path(predicted["prediction"]), settings, prediction.scenario) != predicted["approved"]:
+        content = _read(predicted["prediction"])
+        prediction = _prediction(content)
+        if _digest(content, settings, prediction.scenario) != predicted["approved"]:
             raise AirflowFailException("the prediction or a command is not what was approved, so nothing was done")
         options = DrillOptions(
             fault_command=_filled(settings.fault_command, prediction.scenario),
@@ -153,8 +159,7 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
             limit_seconds=settings.limit_seconds,
             server_logs={broker: Path(path) for broker, path in settings.server_logs.items()},
         )
-        directory = Path(predicted["directory"])
-        outcome, reason, recovered = observe(_client_settings(settings), prediction, directory, options)
+        outcome, reason, recovered = observe(_client_settings(settings), prediction, predicted["directory"], options)
     log.info("%s%s", outcome.value, f": {reason}" if reason else "")
     if outcome is not Outcome.OBSERVED or not recovered:
         state = "" if recovered else "; the cluster is not recovered"
@@ -166,21 +171,27 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
     """Mends the cluster when the drill itself could not; does nothing when it did.
 
     It runs when the drill was approved and may have begun. So a journal that is not here is an error, not good
-    news: it may lie on the disk of another worker, with a broken cluster.
+    news: it may lie on the disk of another worker, with a broken cluster. In object storage every worker finds it.
     """
+    from coordinator_core import storage
     from coordinator_core.drill.journal import JOURNAL
 
     _, settings = _cluster(params)
-    journal = Path(predicted["directory"]) / JOURNAL
-    if not journal.exists():
+    journal = storage.join(predicted["directory"], JOURNAL)
+    if not storage.exists(journal):
         raise AirflowException(
             f"no journal on worker {socket.gethostname()}, so nobody knows whether the cluster is as it was: "
             f"{journal}. Look at the worker of fault_and_observe, and run regroup drill recover there"
         )
     from coordinator_core.cluster.drill_recover import recover as recover_from
+    from coordinator_core.drill.scenario import Scenario
 
     outcome, recovered = recover_from(
-        journal, lambda _: _client_settings(settings), limit_seconds=settings.limit_seconds
+        journal,
+        lambda _: _client_settings(settings),
+        # Not the journal's: others may write to its place.
+        command=_filled(settings.recover_command, Scenario.parse(params["scenario"])),
+        limit_seconds=settings.limit_seconds,
     )
     log.info("the drill was %s; the cluster is %s", outcome.value, "as it was" if recovered else "NOT as it was")
     if not recovered:
@@ -189,18 +200,19 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
 
 def compare(predicted: Predicted) -> dict[str, Any]:
     """Writes the report beside the journal; skips where there is none."""
-    from coordinator_core.drill.journal import JOURNAL
+    from coordinator_core import storage
+    from coordinator_core.drill.journal import JOURNAL, journal_bytes
     from coordinator_core.reports.drill_report import JSON, PAGE
 
-    directory = Path(predicted["directory"])
-    journal = directory / JOURNAL
-    if not journal.exists() or not journal.stat().st_size:
+    directory = predicted["directory"]
+    journal = storage.join(directory, JOURNAL)
+    if not storage.exists(journal) or not journal_bytes(journal):
         raise AirflowSkipException(f"there is no journal to compare with: {journal}")
     # 4: the drill did not come to its end, which the report says.
-    regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory), done=(0, 1, 4))
-    document = json.loads((directory / JSON).read_text(encoding="utf-8"))
+    regroup("drill", "compare", predicted["prediction"], journal, "--output", directory, done=(0, 1, 4))
+    document = json.loads(_read(storage.join(directory, JSON)))
     return {
-        "page": str(directory / PAGE),
+        "page": storage.join(directory, PAGE),
         **{key: document[key] for key in ("verdict", "headline", "recovered", "counts", "objectives")},
     }
 

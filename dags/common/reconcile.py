@@ -169,13 +169,10 @@ def _expect(request: Request) -> dict[str, Any]:
         from coordinator_core import storage
         from coordinator_core.untrusted import visible
 
-        docs = None
-        if storage.is_local(request["directory"]):
-            docs = str(storage.local_path(request["directory"]) / DATA_DOCS)
+        docs = storage.join(request["directory"], DATA_DOCS)
         findings = _findings(request)
-    command = [sys.executable, "-m", "expectations", run, "--findings", findings, "--format", "json"]
-    if docs is not None:
-        command += ["--data-docs", docs]
+    command = [sys.executable, "-m", "expectations", run, "--findings", findings]
+    command += ["--format", "json", "--data-docs", docs]
     # A checkout that is not installed is found, too.
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

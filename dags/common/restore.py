@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -53,22 +52,20 @@ def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         attempt = attempt_id(dag_run.run_id, try_number)
         place = storage.join(cluster.output, cluster.name, "_restores", attempt)
         captures = storage.join(cluster.output, cluster.name, "_captures")
-        if not storage.is_local(place):
-            raise AirflowFailException(f"{place}: a restore is written to a local disk; set output")
-        directory = storage.local_path(place)
-        directory.mkdir(parents=True)
+        directory = str(storage.local_path(place)) if storage.is_local(place) else place
         asked = list(arguments(load_clusters(), cluster, params, captures))
-    path = directory / "plan.json"
-    # Its own: one that offsets_load is writing to would refuse it.
-    capture = str(directory.with_name("capture"))
-    regroup(*("restore", "plan", *asked, "--capture", capture, "--output", str(path)), connection=settings.connection)
+    path = storage.join(directory, "plan.json")
+    # Its own: one that offsets_load is writing to would refuse it. In object storage captures have no locks.
+    above = storage.split(directory)[0] if storage.is_local(directory) else directory
+    capture = storage.join(above, "capture")
+    regroup(*("restore", "plan", *asked, "--capture", capture, "--output", path), connection=settings.connection)
     made, digest = _read(path)
     if (obstacle := made.obstacle()) is not None:
-        raise AirflowFailException(f"nobody is asked: {obstacle}: {path.with_suffix('.html')}")
+        raise AirflowFailException(f"nobody is asked: {obstacle}: {_page(path)}")
     offsets, groups = sum(len(list(group.writes())) for group in made.groups), len(made.writing())
     return {
-        "directory": str(directory),
-        "plan": str(path),
+        "directory": directory,
+        "plan": path,
         "digest": digest,
         "not_asked": "" if made.writing() else "the plan changes nothing, so nobody is asked",
         "approval_hours": settings.approval_hours,
@@ -114,7 +111,11 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
         yield from replay_rules(cluster, _RULES)
 
 
-def _read(path: Path) -> tuple[Plan, str]:
+def _page(path: str) -> str:
+    return path.removesuffix(".json") + ".html"
+
+
+def _read(path: str) -> tuple[Plan, str]:
     """A plan and its digest; writes its page beside it."""
     with final_errors():
         from coordinator_core import storage
@@ -122,23 +123,23 @@ def _read(path: Path) -> tuple[Plan, str]:
         from coordinator_core.restore.model import read_plan
 
         found, digest = read_plan(path)
-        storage.write_atomic(str(path.with_suffix(".html")), restore_page(found, digest).encode())
+        storage.write_atomic(_page(path), restore_page(found, digest).encode())
     return found, digest
 
 
-def _body(made: Plan, digest: str, path: Path) -> Iterator[str]:
+def _body(made: Plan, digest: str, path: str) -> Iterator[str]:
     """The plan in Markdown, worst first. Its lines are indented: no name can end that."""
     from coordinator_core.reports.restore import plan_text
 
     yield "The plan, worst first:\n\n"
     yield from (f"    {line}\n" for line in islice(plan_text(made, digest), LINES))
-    yield f"\n- page, with a picture: `{path.with_suffix('.html')}`\n- plan: `{path}`\n"
+    yield f"\n- page, with a picture: `{_page(path)}`\n- plan: `{path}`\n"
 
 
-def _apply(plan_path: str, digest: str, directory: Path, params: Mapping[str, Any], *more: str) -> None:
+def _apply(plan_path: str, digest: str, directory: str, params: Mapping[str, Any], *more: str) -> None:
     _, settings = _cluster(params)
     regroup(
-        *("restore", "apply", plan_path, "--plan-digest", digest, "--output", str(directory)),
+        *("restore", "apply", plan_path, "--plan-digest", digest, "--output", directory),
         *("--wait-empty", str(params["wait_empty_seconds"]), *more),
         connection=settings.connection,
     )
@@ -154,8 +155,10 @@ def apply(planned: Planned, params: Mapping[str, Any]) -> None:
     _apply(planned["plan"], planned["digest"], _applied(planned), params, "--execute")
 
 
-def _applied(planned: Planned) -> Path:
-    return Path(planned["directory"]) / "applied"
+def _applied(planned: Planned) -> str:
+    from coordinator_core import storage
+
+    return storage.join(planned["directory"], "applied")
 
 
 def verify(planned: Planned, params: Mapping[str, Any]) -> bool:
@@ -164,11 +167,11 @@ def verify(planned: Planned, params: Mapping[str, Any]) -> bool:
     return True
 
 
-def _verify(directory: Path, params: Mapping[str, Any]) -> None:
+def _verify(directory: str, params: Mapping[str, Any]) -> None:
     cluster, settings = _cluster(params)
     rules = replay_rules(cluster, _RULES)
     regroup(
-        *("restore", "verify", str(directory), *(rules if rules[0] == "--kafka-version" else ())),
+        *("restore", "verify", directory, *(rules if rules[0] == "--kafka-version" else ())),
         connection=settings.connection,
     )
 
@@ -179,15 +182,16 @@ def rollback(planned: Planned, verified: bool | None, params: Mapping[str, Any])
     It runs when the plan was approved and an apply may have begun. So a journal that is not here is an error, not
     good news: it may lie on the disk of another worker.
     """
-    from coordinator_core.drill.journal import JOURNAL, of_kind
+    from coordinator_core import storage
+    from coordinator_core.drill.journal import JOURNAL, journal_bytes, of_kind
 
     if verified:
         log.info("verified: there is nothing to undo")
         return
     _, settings = _cluster(params)
     applied = _applied(planned)
-    undone, path = applied.with_name("rolled-back"), applied.with_name("rollback.json")
-    if not (journal := applied / JOURNAL).exists():
+    undone, path = (storage.join(planned["directory"], name) for name in ("rolled-back", "rollback.json"))
+    if not storage.exists(journal := storage.join(applied, JOURNAL)):
         raise AirflowException(
             f"no journal on worker {socket.gethostname()}, so nobody knows whether something was written: {journal}. "
             "Look at the worker of apply, and run regroup restore rollback there"
@@ -199,14 +203,14 @@ def rollback(planned: Planned, verified: bool | None, params: Mapping[str, Any])
     if not begun:
         log.info("nothing was written: there is nothing to undo")
         return
-    undoing = undone / JOURNAL
+    undoing = storage.join(undone, JOURNAL)
     # One that has begun goes on with its own plan.
-    if not (undoing.exists() and undoing.stat().st_size):
-        regroup("restore", "rollback", str(applied), "--output", str(path), connection=settings.connection)
+    if not (storage.exists(undoing) and journal_bytes(undoing)):
+        regroup("restore", "rollback", applied, "--output", path, connection=settings.connection)
     made, digest = _read(path)
     if (obstacle := made.obstacle()) is not None:
-        raise AirflowFailException(f"NOT rolled back: {obstacle}: {path.with_suffix('.html')}")
+        raise AirflowFailException(f"NOT rolled back: {obstacle}: {_page(path)}")
     if made.writing():
-        _apply(str(path), digest, undone, params, "--execute")
+        _apply(path, digest, undone, params, "--execute")
         _verify(undone, params)
     log.info("rolled back: committed offsets are as they were before")

@@ -177,4 +177,6 @@ def state_hash(log_dir: Path | list[str], scratch: Path, release: str = "4.3.1")
 
 
 def disk_copy(broker: Broker, target: Path) -> Path:
-    return Path(shutil.copytree(broker.log_dir, target))
+    """A copy of the log directory of a broker that runs, without files that it is about to rename or delete."""
+    passing = shutil.ignore_patterns("*.tmp", "*.deleted", "*.cleaned")
+    return Path(shutil.copytree(broker.log_dir, target, ignore=passing))

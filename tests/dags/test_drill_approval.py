@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -22,9 +20,8 @@ def scenario(rack: str) -> Scenario:
     return Scenario(Kind.LOSE_RACK, rack=rack)
 
 
-def test_a_digest_is_of_the_prediction_and_of_both_commands(tmp_path: Path) -> None:
-    prediction = tmp_path / "prediction.json"
-    prediction.write_text("{}")
+def test_a_digest_is_of_the_prediction_and_of_both_commands() -> None:
+    prediction = b"{}"
     approved = _digest(prediction, SETTINGS, scenario("r1"))
     assert approved == _digest(prediction, SETTINGS.model_copy(update={"limit_seconds": 1}), scenario("r1"))
     others = [
@@ -32,8 +29,7 @@ def test_a_digest_is_of_the_prediction_and_of_both_commands(tmp_path: Path) -> N
         _digest(prediction, SETTINGS.model_copy(update={"recover_command": "true"}), scenario("r1")),
         _digest(prediction, SETTINGS, scenario("r2")),
     ]
-    prediction.write_text('{"verdict": "met"}')
-    others.append(_digest(prediction, SETTINGS, scenario("r1")))
+    others.append(_digest(b'{"verdict": "met"}', SETTINGS, scenario("r1")))
     assert len({approved, *others}) == 5
 
 

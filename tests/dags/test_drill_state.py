@@ -11,7 +11,7 @@ from coordinator_core.drill.journal import JOURNAL
 from dags.common import drill
 from dags.common.clusters import CLUSTERS_ENV
 
-PARAMS = {"cluster": "c"}
+PARAMS = {"cluster": "c", "scenario": "rolling-restart"}
 
 
 @pytest.fixture

@@ -83,8 +83,12 @@ def signalled(
 
     So it is killed, or stops, at a known point, however fast the machine is.
     """
-    begin = [sys.executable, "-c", _AT_EVENT, str(event), moment, str(int(how))]
-    return subprocess.Popen([*begin, *map(str, arguments)], cwd=ROOT)
+    return subprocess.Popen([*signalling(event, moment, how), *map(str, arguments)], cwd=ROOT)
+
+
+def signalling(event: int, moment: Literal["before", "after"], how: signal.Signals) -> list[str]:
+    """How such a command line begins."""
+    return [sys.executable, "-c", _AT_EVENT, str(event), moment, str(int(how))]
 
 
 class ClassicMember:

@@ -73,8 +73,8 @@ def test_a_place_where_data_docs_cannot_be_is_a_usage_error(tmp_path: Path, caps
     run = published("k082/after", tmp_path)
     assert main([run.path, "--data-docs", str(Path(run.path) / "manifest.json")]) == 2
     assert "is not a directory" in capsys.readouterr().err
-    assert main([run.path, "--data-docs", "s3://bucket/docs"]) == 2
-    assert "a local directory, not to s3://bucket/docs" in capsys.readouterr().err
+    assert main([run.path, "--data-docs", "s3://user:secret@bucket/docs"]) == 2
+    assert "a URI with credentials" in capsys.readouterr().err
 
 
 def test_an_internal_error_is_one_line(

@@ -20,6 +20,7 @@ from expectations.__main__ import main
 from expectations.gate import GateResult, evaluate
 from tests import rights
 from tests.kills import events_of, in_child, killed_at
+from tests.log.object_store import object_store
 from tests.quota import refuse_writes
 from tests.rules.logs import HEALTHY, one
 
@@ -68,6 +69,18 @@ def test_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "write_data_docs", killed)
     evaluate(open_run(one(*HEALTHY).publish(tmp_path / "log").path), data_docs=str(tmp_path / "last"))
     assert sum(kills) > 0.8 * KILLS
+
+
+def test_in_object_storage(tmp_path: Path) -> None:
+    run = open_run(one(*HEALTHY).publish(tmp_path / "log").path)
+    with object_store() as bucket:
+        place = bucket.uri("docs")
+        evaluate(run, data_docs=place)
+        index = storage.read_text(storage.join(place, "index.html"))
+        links = re.findall(r'href="([^"#]+)"', index)
+        assert links
+        for link in links:
+            assert storage.read_text(storage.join(place, link)).startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize(
