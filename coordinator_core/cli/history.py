@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
-from coordinator_core.cli.investigate import configured_retention_ms
 from coordinator_core.cli.options import ReplayOptions, note, replay_options
-from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
+from coordinator_core.cli.retention import configured_retention_ms, offsets_retention_option
+from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.errors import Damage
 from coordinator_core.history.table import history_tables
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.releases import profile_from_label
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.history_file import write_history
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.place import check_output_outside, source_directories
-from coordinator_core.runs.read import is_run, open_run
 
 
 @click.command("history")
@@ -34,11 +30,9 @@ def history_command(
 
     Of a RUN, the logs that it was made from are read again.
     """
+    keep_freed_memory()
     beside = found_beside(paths)
-    if len(paths) == 1 and is_run(paths[0]):
-        run = open_run(paths[0])
-        paths = tuple(run.manifest["sources"])
-        options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    paths, options = log_of(paths, options)
     refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
     check_output_outside(output, source_directories(snapshot))

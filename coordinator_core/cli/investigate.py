@@ -17,20 +17,18 @@ from coordinator_core.cli.options import (
     topics_option,
     write_pieces,
 )
-from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
+from coordinator_core.cli.retention import configured_retention_ms, offsets_retention_option
+from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.investigate.investigate import LARGE_BYTES, Investigation, investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
-from coordinator_core.releases import profile_from_label
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.topics import Topics, read_topics
+from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
-from coordinator_core.runs.read import is_run, open_run
 from coordinator_core.topology import load_topology
 
 
@@ -71,10 +69,7 @@ def investigate_command(
     beside = found_beside(paths)
     topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
     topics = None if topics_path is None else read_topics(topics_path)
-    if len(paths) == 1 and is_run(paths[0]):
-        run = open_run(paths[0])
-        paths = tuple(run.manifest["sources"])
-        options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    paths, options = log_of(paths, options)
     refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
     brokers = None if topology is None else load_topology(Path(topology))
@@ -114,12 +109,6 @@ def investigate_command(
     write_pieces(forms[output_format]())
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
-
-
-def configured_retention_ms(topics: Topics | None) -> int | None:
-    """``offsets.retention.minutes`` of the brokers, where the topics are from a capture that has it."""
-    found = None if topics is None else topics.offsets_topic.thresholds.get("offsets_retention_ms")
-    return None if found is None else int(found)
 
 
 def _codes(symptom: str | None) -> tuple[str, ...] | None:

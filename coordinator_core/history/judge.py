@@ -118,7 +118,10 @@ class Judge:
             return self._by_expiry(removal, Certainty.CERTAIN, "this release removes offsets for no other reason")
         expiry = self._expiry(act, removal)
         if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
-            return expiry
+            asked = None
+            if expiry.certainty is Certainty.LIKELY and self._configured is None:
+                asked = self._request(act, removal, with_group=with_group)
+            return expiry if asked is None else replace(expiry, others=(asked.kind, *asked.others))
         topic = self._topic_deletion(act, removal, with_group=with_group)
         forgotten = self._sources_bug(group, removal)
         if topic is not None and topic.certainty is not Certainty.POSSIBLE:

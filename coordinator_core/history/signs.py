@@ -63,6 +63,20 @@ class Move(NamedTuple):
     def origin(self) -> OriginKind | None:
         return None if self.after.origin is None else self.after.origin.kind
 
+    @property
+    def coordinator_epochs(self) -> tuple[int, int] | None:
+        """Leader epochs of the offsets partition before and after, where they differ."""
+        return _changed(self.before.last_place.leader_epoch, self.after.place.leader_epoch)
+
+    @property
+    def topic_epochs(self) -> tuple[int, int] | None:
+        """Leader epochs of the topic's partition in the commits before and after, where both are known and differ."""
+        return _changed(self.before.last.leader_epoch, self.after.last.leader_epoch)
+
+
+def _changed(before: int | None, after: int | None) -> tuple[int, int] | None:
+    return None if before is None or after is None or before == after else (before, after)
+
 
 class MoveKind(StrEnum):
     RESET = "reset"
@@ -72,6 +86,8 @@ class MoveKind(StrEnum):
     STALE = "stale"
     """Back after a rebalance, to a value that was committed before."""
     BACK = "back"
+    NEGATIVE = "negative"
+    """To a value below 0, which no partition has."""
     SKIPPED = "skipped"
     """Forward, by an Admin client."""
     JUMPED = "jumped"
@@ -110,6 +126,8 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
 def _kind_of(move: Move) -> MoveKind:
     if move.records > 0:
         return MoveKind.SKIPPED if move.origin is OriginKind.ADMIN else MoveKind.JUMPED
+    if move.after.first.committed_offset < 0:
+        return MoveKind.NEGATIVE
     match move.origin:
         case OriginKind.ADMIN:
             return MoveKind.RESET

@@ -8,7 +8,8 @@ groups at a time. So memory follows offset keys, group records and removals, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,17 +39,26 @@ from coordinator_core.history.origins import (
 )
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.spill import Spilled
+from coordinator_core.history.spill import Rows, Spilled, in_order
 from coordinator_core.history.taking import Taken, take_history
+from coordinator_core.kernels.arrays import dtype
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.merge.packed import PackedTexts
+from coordinator_core.merge.packed import BLOCK_BYTES, PackedTexts
 from coordinator_core.releases import Profile
 
 PORTION_ROWS = 1 << 18
 _SPECIAL_RECORDS = 250_000
 """Some 400 MB as histories."""
 
+_NOT_OF_REQUESTS: Final = set(dtype("ClosedVersion").names or ()) - {
+    "commits",
+    "record_offset",
+    "timestamp",
+    "leader_epoch",
+    "value_version",
+}
+_Item = TypeVar("_Item")
 Int64s = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 """Fields of ``kernels.layout.ClosedVersion``."""
@@ -90,6 +100,8 @@ HISTORY: Final = pa.schema(
     ]
 )
 
+_WITHOUT_METADATA = pa.schema([field for field in HISTORY if field.name != "metadata"])
+
 
 def history_tables(
     snapshot: Snapshot,
@@ -111,10 +123,6 @@ def history_tables(
     """
     deletions = Deletions()
     names = snapshot.topic_names
-    taken = [
-        take_history(log, profile, deletions=deletions, topic_names=names, on_damage=on_damage, damage=damage)
-        for log in snapshot.partitions
-    ]
 
     def read(one: Taken, groups: Sequence[str], texts: PackedTexts | None = None) -> Iterable[GroupHistory]:
         found = read_history(
@@ -129,27 +137,57 @@ def history_tables(
         )
         return found.groups.values()
 
-    judge = Judge(profile, deletions, retention_ms=retention_ms)
-    if any(one.special for one in taken):
+    # What needs no interpreter lock goes on in a thread: versions are put away while the next ones are taken, and rows
+    # made while the caller writes those before them.
+    with ThreadPoolExecutor(1) as thread:
+        taken = [
+            take_history(log, profile, deletions, names, thread, on_damage=on_damage, damage=damage)
+            for log in snapshot.partitions
+        ]
+        judge = Judge(profile, deletions, retention_ms=retention_ms)
+        if any(one.special for one in taken):
+            for one in taken:
+                judge.learn_standing(_standing(one))
+            parts = (
+                part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups)
+            )
+            judge.learn([outline(group) for group in parts])
         for one in taken:
-            judge.learn_standing(_standing(one))
-        parts = (
-            part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups)
-        )
-        judge.learn([outline(group) for group in parts])
-    for one in taken:
-        for spilled in one.spill.portions(portion_rows):
-            found = _rows_of(one, spilled)
-            if found is not None:
-                yield found
-        one.spill.close()
-        for groups in _batched(one.special, special_records):
-            again = list(read(one, groups, PackedTexts()))
-            judge.decide(again)
-            settle_origins(again, transactional_ids)
-            rows = [row for group in again for row in history_rows(group)]
-            if rows:
-                yield pa.Table.from_pylist(rows, HISTORY)
+            yield from _ahead(_plain(one, portion_rows), thread)
+            one.spill.close()
+            for groups in _batched(one.special, special_records):
+                again = list(read(one, groups, PackedTexts()))
+                judge.decide(again)
+                settle_origins(again, transactional_ids)
+                yield from _tables(row for group in again for row in history_rows(group))
+
+
+def _tables(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
+    """Rows as tables, so many at a time as metadata allow."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row["metadata"])
+        if size > BLOCK_BYTES:
+            yield pa.Table.from_pylist(batch, HISTORY)
+            batch, size = [], 0
+    if batch:
+        yield pa.Table.from_pylist(batch, HISTORY)
+
+
+def _plain(taken: Taken, portion_rows: int) -> Iterator[pa.Table]:
+    """The rows of groups that are not special."""
+    for spilled in taken.spill.portions(portion_rows):
+        yield from _rows_of(taken, spilled)
+
+
+def _ahead(items: Iterator[_Item], thread: Executor) -> Iterator[_Item]:
+    """The items; the ``thread`` makes the next one while one is in use."""
+    following = thread.submit(next, items, None)
+    while (item := following.result()) is not None:
+        following = thread.submit(next, items, None)
+        yield item
 
 
 def _batched(records: Mapping[str, int], most: int) -> Iterator[list[str]]:
@@ -191,37 +229,49 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 # Columns
 
 
-def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
-    """The rows of the groups in ``spilled`` that are not special; ``None`` for none."""
-    rows = spread_columns(spilled.rows)
+def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
+    """The rows of the groups in ``spilled`` that are not special, so many at a time as metadata allow."""
     fold = taken.table.fold
-    keys, key_of = _numbered(rows["key"])
+    keys, key_of = _numbered(spilled.rows["key"])
     events = np.asarray(fold.events)[keys]
     groups, group_of = _numbered(events["group"])
     topics, topic_of = _numbered(events["topic"])
     group_names, topic_names = _names(fold.group_ids, groups), _names(fold.topics, topics)
-    place = np.empty(len(keys), np.uint16 if len(keys) <= 1 << 16 else np.int64)
     by_name = np.lexsort((events["partition"], _places(topic_names)[topic_of], _places(group_names)[group_of]))
+    place = np.empty(len(keys), np.uint16 if len(keys) <= 1 << 16 else np.int64)
     place[by_name] = np.arange(len(keys))
-    # Values of a key ended in the order of their record offsets, but where those repeat (``OnDamage.SALVAGE``).
     order = np.argsort(place[key_of], kind="stable")
-    if (np.diff(rows["record_offset"][order])[np.diff(rows["key"][order]) == 0] < 0).any():
-        order = np.lexsort((rows["record_offset"], place[key_of]))
-    order = order[~_is_special(taken, rows["group"][order])]
-    if not len(order):
-        return None
-    rows, key_of, count = {name: column[order] for name, column in rows.items()}, key_of[order], len(order)
+    is_special = _is_special(taken, events["group"])
+    if is_special.any():
+        order, by_name = order[~is_special[key_of[order]]], by_name[~is_special[by_name]]
+    count = len(order)
+    if not count:
+        return
+    versions = np.bincount(key_of)[by_name]
+    group_of, topic_of, partition_of = (
+        np.repeat(of_keys[by_name], versions) for of_keys in (group_of, topic_of, events["partition"])
+    )
+    packed = in_order(spilled.rows, order)
+    rows = spread_columns(packed)
+    # Versions of a key are in the order in which they ended: each where the next one begins.
+    stands = np.zeros(count, np.bool_)
+    stands[np.cumsum(versions) - 1] = True
+    rows.update(stands=stands, valid_to=_next(rows["record_offset"]), valid_to_ms=_next(rows["timestamp"]))
+    if (~stands[:-1] & (rows["valid_to"] < rows["record_offset"])[:-1]).any():
+        # Record offsets that repeat (``OnDamage.SALVAGE``).
+        again = np.lexsort((rows["record_offset"], np.repeat(np.arange(len(versions)), versions)))
+        order, packed = order[again], in_order(packed, again)
+        rows = {name: column[again] for name, column in rows.items()}
     history = taken.history
     plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
-    group_of, topic_of = group_of[key_of], topic_of[key_of]
-    origins, origin_of = _origins(taken, plain, rows, group_of)
+    origins, origin_of = _origins(taken, plain, rows, packed, group_of)
     writers, writer_of = _numbered(rows["writer"])
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
-    ended = rows["end_offset"] >= 0
+    stands = rows["stands"]
     numbers = {
-        "partition": events["partition"][key_of],
+        "partition": partition_of,
         "byte_position": rows["position"],
         "timestamp_ms": rows["timestamp"],
         "valid_from": rows["record_offset"],
@@ -229,19 +279,17 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
         "offsets_partition": np.full(count, history.offsets_partition, np.int32),
         **{name: rows[name] for name in ("committed_offset", "first_committed_offset", "commits", "record_offset")},
     }
-    newer = np.where(ended, 0, 1)
     columns: dict[str, pa.Array] = {
         **{name: pa.array(values) for name, values in numbers.items()},
         "group_id": _text(group_names, group_of),
         "topic": _text(topic_names, topic_of),
         "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
-        "metadata": spilled.metadata.take(pa.array(order)).cast(pa.string()),
         "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
-        "valid_to": pa.array(rows["end_offset"], mask=~ended),
-        "valid_to_ms": pa.array(rows["end_timestamp"], mask=~ended),
-        "cause": _text([EndKind.NEWER_VALUE.value, None], newer),
-        "cause_certainty": _text([Certainty.CERTAIN.value, None], newer),
+        "valid_to": pa.array(rows["valid_to"], mask=stands),
+        "valid_to_ms": pa.array(rows["valid_to_ms"], mask=stands),
+        "cause": _text([EndKind.NEWER_VALUE.value, None], stands),
+        "cause_certainty": _text([Certainty.CERTAIN.value, None], stands),
         "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
         "origin": _text([one.kind.value for one in origins], origin_of),
         "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
@@ -251,10 +299,18 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
             for name in ("member_id", "instance_id", "client_id", "client_host")
         },
     }
-    return pa.Table.from_arrays(
-        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in HISTORY],
-        schema=HISTORY,
+    without = pa.table(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in _WITHOUT_METADATA],
+        schema=_WITHOUT_METADATA,
     )
+    place = HISTORY.get_field_index("metadata")
+    for part, metadata in spilled.texts.take(order):
+        yield without[part.start : part.stop].add_column(place, HISTORY.field(place), metadata)
+
+
+def _next(column: Int64s) -> Int64s:
+    """What the next row has, and the last row itself."""
+    return np.append(column[1:], column[-1])
 
 
 def _numbered(numbers: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
@@ -272,12 +328,15 @@ def _places(names: Sequence[str]) -> Int64s:
     return places
 
 
-def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.DictionaryArray:
+def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     """The ``values`` by number; each stands once in the dictionary, null in none."""
     distinct = {value: None for value in values if value is not None}
+    if not distinct:
+        return pa.nulls(len(codes), _TEXT)
     number = {value: at for at, value in enumerate(distinct)}
-    numbers = pa.array([None if value is None else number[value] for value in values], pa.int32())
-    return pa.DictionaryArray.from_arrays(numbers.take(pa.array(codes)), pa.array(list(distinct), pa.string()))
+    numbers = np.array([-1 if value is None else number[value] for value in values], np.int32)[codes.astype(np.intp)]
+    is_null = numbers < 0 if None in values else None
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=is_null), pa.array(list(distinct), pa.string()))
 
 
 # Origins
@@ -297,9 +356,12 @@ class _Origins:
 
 
 def _origins(
-    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, group_of: Int64s
+    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, packed: Rows, group_of: Int64s
 ) -> tuple[list[Origin], npt.NDArray[np.int32]]:
-    """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together."""
+    """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together.
+
+    ``packed`` are the ``rows`` as they were spilled.
+    """
     origins = _Origins()
     found = np.zeros(len(group_of), np.int32)
     had_members = np.array([one.had_members for one in taken.writers])[rows["writer"]]
@@ -316,35 +378,37 @@ def _origins(
     )
     outside = np.flatnonzero(~(had_members | is_cleaned))
     if len(outside):
-        found[outside] = _outsiders(groups, has_changes, rows, outside, group_of[outside], origins)
+        found[outside] = _outsiders(groups, has_changes, packed, outside, group_of, origins)
     return list(origins.found), found
 
 
 def _outsiders(
     groups: Sequence[GroupHistory],
     has_changes: npt.NDArray[np.bool_],
-    rows: Columns,
+    packed: Rows,
     chosen: Int64s,
     group_of: Int64s,
     origins: _Origins,
 ) -> Int64s:
     """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
-    order = _by_time(group_of, rows["timestamp"][chosen])
+    order = _by_time(group_of[chosen], packed["timestamp"][chosen])
     sorted_rows = chosen[order]
-    time, group = rows["timestamp"][sorted_rows], group_of[order]
+    group = group_of[sorted_rows]
+    rows = spread_columns(in_order(packed, sorted_rows), without=_NOT_OF_REQUESTS)
+    time = rows["timestamp"]
     starts = np.flatnonzero(np.concatenate(([True], (time[1:] != time[:-1]) | (group[1:] != group[:-1]))))
     partitions = np.diff(np.append(starts, len(order)))
-    commits = np.maximum.reduceat(rows["commits"][sorted_rows], starts)
+    commits = np.maximum.reduceat(rows["commits"], starts)
     # Requests of a group in the order of their first commits.
-    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"][sorted_rows], starts), group[starts]))
+    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"], starts), group[starts]))
     time, group = time[starts][turn], group[starts][turn]
     before = np.arange(len(turn)) - np.searchsorted(group, group)
     total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
     known = list(OriginKind)
     kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
     facts = (
-        np.maximum.reduceat(rows["leader_epoch"][sorted_rows], starts)[turn] >= 0,
-        np.minimum.reduceat(rows["value_version"][sorted_rows], starts)[turn] >= WITH_EPOCHS,
+        np.maximum.reduceat(rows["leader_epoch"], starts)[turn] >= 0,
+        np.minimum.reduceat(rows["value_version"], starts)[turn] >= WITH_EPOCHS,
         (commits[turn] >= REGULAR) | _are_regular(time, before),
         commits[turn] > 1,
         ~has_changes[group] & (before == 0) & (total == 1),
@@ -362,7 +426,7 @@ def _outsiders(
 
     by_request = np.empty(len(turn), np.int64)
     by_request[turn] = origins.of_each(code, told)
-    found = np.empty(len(group_of), np.int64)
+    found = np.empty(len(order), np.int64)
     found[order] = np.repeat(by_request, partitions)
     return found
 

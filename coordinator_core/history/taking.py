@@ -9,12 +9,13 @@ A group of which more than commits is in the log (tombstones, transactions) is *
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.errors import Damage
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.passing import Passing
 from coordinator_core.groups.model import Group
 from coordinator_core.history.model import Deletions, Member, PartitionHistory, Place
@@ -28,16 +29,19 @@ from coordinator_core.history.read import (
 )
 from coordinator_core.history.spill import Spill
 from coordinator_core.kernels import Bounds, FoldTables, KeyTable, VersionTable, take_commit, take_commits
-from coordinator_core.kernels.arrays import Bytes, Int64s
+from coordinator_core.kernels.arrays import Bytes, Int64s, new_rows
 from coordinator_core.kernels.layout import Stop
-from coordinator_core.log.limits import Limits
+from coordinator_core.log.ahead import ReadAhead
+from coordinator_core.log.limits import Limits, standing_allowance, too_large
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, PartitionLog, Record
+from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord
 
 _ROWS = 1 << 17
-_MOST_METADATA_BYTES = 1 << 25
+_MOST_METADATA_BYTES = 1 << 26
+"""Metadata from which on those of ended versions are forgotten, or twice what stands where that is more."""
 _MADE = 1
 """Writer of a group that its first commit made."""
 _NOT_GIVEN = np.zeros(0, np.int64)
@@ -68,22 +72,37 @@ class Taken(NamedTuple):
 def take_history(
     log: PartitionLog,
     profile: Profile,
-    *,
     deletions: Deletions,
     topic_names: Mapping[str, str],
+    thread: Executor,
+    *,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Taken:
-    """Read one offsets partition; ``deletions`` gets the tombstones of all groups. Raises as ``read_records`` does."""
-    return _Taker(log, profile, deletions, topic_names).taken(on_damage, damage)
+    """Read one offsets partition; ``deletions`` gets the tombstones of all groups, the ``thread`` puts versions away.
+
+    Raises as ``read_records`` does.
+    """
+    return _Taker(log, profile, deletions, topic_names, thread).taken(on_damage, damage)
 
 
 class _Through(Passing):
     """Batches that the kernel did not take."""
 
-    def __init__(self, profile: Profile, spill: Spill, names_writer: Callable[[int], bool]) -> None:
-        """``names_writer`` sets the writer of all commits of a group, by row; false where each has its own."""
+    def __init__(
+        self,
+        log: PartitionLog,
+        profile: Profile,
+        spill: Spill,
+        thread: Executor,
+        names_writer: Callable[[int], bool],
+    ) -> None:
+        """``names_writer`` sets the writer of all commits of a group, by row; false where each has its own. Versions go
+        to ``spill`` in the ``thread``."""
         super().__init__(())
+        self._path = log.segments[0].path if log.segments else ""
+        self._allowance = standing_allowance(log.size)
+        self._most_metadata = _MOST_METADATA_BYTES
         self._names_writer = names_writer
         limits = Limits()
         fold = FoldTables(Bounds(limits.max_batch_bytes, limits.max_records))
@@ -102,27 +121,40 @@ class _Through(Passing):
             FEW_COMMITS,
         )
         self._spill = spill
+        self._thread = thread
+        self._spilling: Future[None] = Future()
+        self._spilling.set_result(None)
+        self._spare = new_rows("ClosedVersion", _ROWS)
 
     def _through(self, data: Bytes, position: int, positions: Int64s | None) -> tuple[int, int]:
         is_unpacked = positions is not None
         given = _NOT_GIVEN if positions is None else np.ascontiguousarray(positions)
         while True:
             status, position = take_commits(data, position, len(data), is_unpacked, given, self.table)
+            is_full = status == Stop.FULL
+            if is_full or self.table.metadata.data_used > self._most_metadata:
+                self.flush()
             if is_unpacked:
                 given = given[self.table.batch :]
-            if status == Stop.FULL:
-                self.flush()
-            elif self.table.unknown < 0 or not self._names_writer(self.table.unknown):
+            if not is_full and (self.table.unknown < 0 or not self._names_writer(self.table.unknown)):
                 return status, position
 
     def flush(self) -> None:
         """Spill the versions that ended."""
         table = self.table
         if table.closed_used:
-            self._spill.add(np.asarray(table.closed)[: table.closed_used], _texts(table.metadata))
-            table.closed_used = 0
-        if table.metadata.data_used > _MOST_METADATA_BYTES:
+            self._spilling.result()
+            ended, table.closed, self._spare = table.closed, self._spare, table.closed
+            rows, table.closed_used = np.asarray(ended)[: table.closed_used], 0
+            self._spilling = self._thread.submit(self._spill.add, rows, _texts(table.metadata))
+        if table.metadata.data_used > self._most_metadata:
             table.forget_metadata()
+            stand = table.metadata.data_used
+            if stand > self._allowance:
+                raise DamagedInputError(too_large(self._path, "metadata that stand unpack", self._allowance))
+            if stand > _MOST_METADATA_BYTES:
+                give_back_freed_memory()
+            self._most_metadata = max(_MOST_METADATA_BYTES, 2 * stand)
 
     def end(self) -> None:
         """Spill the rest."""
@@ -130,17 +162,27 @@ class _Through(Passing):
         for first in range(0, self.table.open_used, _ROWS):
             self.table.end_all(first, min(first + _ROWS, self.table.open_used))
             self.flush()
+        self._spilling.result()
+        if self.table.metadata.data_used > _MOST_METADATA_BYTES:
+            self.table.metadata = KeyTable()
+            give_back_freed_memory()
 
 
 class _Taker(HistoryReader):
     def __init__(
-        self, log: PartitionLog, profile: Profile, deletions: Deletions, topic_names: Mapping[str, str]
+        self,
+        log: PartitionLog,
+        profile: Profile,
+        deletions: Deletions,
+        topic_names: Mapping[str, str],
+        thread: Executor,
     ) -> None:
         self._spill = Spill()
-        self._through = _Through(profile, self._spill, self._name_writer)
+        self._through = _Through(log, profile, self._spill, thread, self._name_writer)
         self._table = self._through.table
         super().__init__(log, profile, self._through, deletions, topic_names, every_commit=False, texts=None)
         self._log = log
+        self._thread = thread
         self._writers: dict[tuple[object, ...], int] = {}
         self._by_number: list[Writer] = []
         self._identities: dict[tuple[object, ...], int] = {}
@@ -150,7 +192,8 @@ class _Taker(HistoryReader):
         self._special: set[str] = set()
 
     def taken(self, on_damage: OnDamage, damage: list[Damage]) -> Taken:
-        for segment, batch, records in self._through.read(self._log, on_damage=on_damage, damage=damage):
+        reads = ReadAhead(self._log, self._thread)
+        for segment, batch, records in self._through.read(self._log, on_damage=on_damage, damage=damage, reads=reads):
             self.batch(segment, batch, records)
         history = self.finish()
         self._through.end()

@@ -25,8 +25,10 @@ from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
+from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
+from coordinator_core.investigate.together import explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
@@ -89,10 +91,12 @@ def investigate(
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
+            explanations += explain_reconciling(history, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
+        explanations += explain_together(histories)
     else:
         explanations += explain_new_groups(histories)
     shown = replace(
@@ -228,6 +232,7 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_losses(group, case)
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
+    yield from explain_ownership(group, case)
     yield from explain_topics(group, case)
     yield from explain_uses(group, case)
 

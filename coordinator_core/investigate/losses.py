@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
+from coordinator_core.history.signs import HOUR_MS
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -67,6 +68,11 @@ def _explained(
         verdict += (
             " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
         )
+    if may_be_age := _may_be_age(first):
+        verdict += (
+            f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // 60_000:,} or less: "
+            "the log does not decide."
+        )
     return Explanation(
         code={
             EndKind.EXPIRY: "offsets-expired" if bug is None else "offsets-expired-while-active",
@@ -89,7 +95,7 @@ def _explained(
             for removal in removals[:_SHOWN]
         ],
         not_this=_not_this(kind, removals, end.certainty),
-        now=_now(group, case, kind, bug, severity),
+        now=_now(group, case, kind, first, bug, severity),
         capture=_capture(case),
         restore={
             removal.offset_key: removal.value.committed_offset for removal in removals if _is_gone(group, removal)
@@ -145,7 +151,9 @@ def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) 
     return found
 
 
-def _now(group: GroupHistory, case: Case, kind: EndKind, bug: str | None, severity: Severity) -> list[str]:
+def _now(
+    group: GroupHistory, case: Case, kind: EndKind, first: Removal, bug: str | None, severity: Severity
+) -> list[str]:
     now = []
     if severity > Severity.INFO:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
@@ -164,7 +172,19 @@ def _now(group: GroupHistory, case: Case, kind: EndKind, bug: str | None, severi
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")
     if not now:
         now.append(f"Nothing, if that was meant. See what is left: {consumer_groups(group.group_id, '--describe')}")
+    if _may_be_age(first):
+        now.append(
+            "Look at offsets.retention.minutes: kafka-configs.sh --bootstrap-server HOST:9092 --describe --all "
+            "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides."
+        )
     return now
+
+
+def _may_be_age(removal: Removal) -> int | None:
+    """Age (ms) at which an offset went that a request removed, or a retention that nobody told of."""
+    end, age = removal.end, removal.age_ms
+    asked = end is not None and end.kind is not EndKind.EXPIRY and EndKind.EXPIRY in end.others
+    return age if asked and age is not None and age >= HOUR_MS else None
 
 
 def _capture(case: Case) -> list[str]:

@@ -215,25 +215,38 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
 
 
 def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
-    """More members than partitions: some have nothing to do, which is as it should be."""
+    """Members that have nothing to do: there are too few partitions, or they were handed out unevenly."""
     idle = [one for one in change.members if one.partitions is not None and not one.partitions]
     owned = {partition for one in change.members for partition in one.partitions or ()}
     # An epoch of a KIP-848 group comes before the assignments that it brings.
     is_assigned = change.kind is ChangeKind.GENERATION
     if not idle or not owned or not is_assigned or any(one.partitions is None for one in change.members):
         return
+    enough = len(owned) >= len(change.members)
+    most = max(change.members, key=lambda one: len(one.partitions or ()))
+    remedy = (
+        "Let the members use a round robin or sticky assignor (partition.assignment.strategy): range, the default, "
+        "hands out each topic by itself, so that the first members get the few partitions of every topic."
+        if enough
+        else "Keep them as spares, or give the topics more partitions; a group has no more readers than those."
+    )
     yield Explanation(
         "members-without-partitions",
         Severity.INFO,
         f"{len(idle)} of {count(len(change.members), 'member')} of {group.group_id} have nothing to read since "
-        f"{moment(change.place.timestamp_ms)}: its topics have {count(len(owned), 'partition')}, and each partition "
-        f"has one owner. Idle: {', '.join(map(name_of, idle[:3]))}.",
+        f"{moment(change.place.timestamp_ms)}: its topics have {count(len(owned), 'partition')}, and "
+        + (
+            f"the assignor gave {len(most.partitions or ())} of them to {name_of(most)}."
+            if enough
+            else "each partition has one owner."
+        )
+        + f" Idle: {', '.join(map(name_of, idle[:3]))}.",
         change.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         evidence=[step(change)],
         not_this=["No partition is without an owner: nothing is left unread by it."],
-        now=["Keep them as spares, or give the topics more partitions; a group has no more readers than those."],
+        now=[remedy],
     )
 
 

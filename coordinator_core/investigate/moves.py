@@ -23,8 +23,11 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     for kind, explain in _TOGETHER.items():
         if moves.get(kind):
             yield explain(group, moves[kind])
-    if moves.get(MoveKind.JUMPED):
-        yield _jumped(group, moves[MoveKind.JUMPED], case)
+    jumped = moves.get(MoveKind.JUMPED, ())
+    if after_failover := [move for move in jumped if move.coordinator_epochs]:
+        yield _after_failover(group, after_failover)
+    if others := [move for move in jumped if not move.coordinator_epochs]:
+        yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
     rivals = rivals_of(group)
@@ -215,6 +218,27 @@ def _mirror(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     )
 
 
+def _negative(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    first = moves[0]
+    value = first.after.first.committed_offset
+    return _explanation(
+        group,
+        moves,
+        "negative-offset-committed",
+        Severity.WARNING,
+        f"{_who(first.after)} committed {value} for {first.key.topic}-{first.key.partition} of {group.group_id} at "
+        f"{moment(first.after.place.timestamp_ms)}, after {first.before.last.committed_offset} "
+        f"({count(len(moves), 'such step')}): a coordinator takes any number, and a consumer that is given -1 has no "
+        "committed offset and starts from auto.offset.reset.",
+        not_this=["It was no expiry and no deletion: the value was replaced, by a commit."],
+        now=[
+            "Look at how that client tells what to commit: a position that it did not know yet (-1, or the -1001 of "
+            "librdkafka) must not be committed.",
+            f"Stop the consumers and put the offsets back: {from_file(group.group_id)}",
+        ],
+    )
+
+
 def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     first = moves[0]
     records = -sum(move.records for move in moves)
@@ -223,8 +247,18 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"{moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
         "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
-    epochs = first.before.last_place.leader_epoch, first.after.place.leader_epoch
-    if epochs[0] != epochs[1]:
+    now = []
+    if epochs := first.topic_epochs:
+        verdict += (
+            f" The leader epoch of {first.key.topic}-{first.key.partition} went from {epochs[0]} to {epochs[1]} "
+            "with it: the new leader may not have had what the old one had (an unclean election), and the consumer was "
+            "set to where they part."
+        )
+        now = [
+            f"Look at the controller's log for an election of {first.key.topic}-{first.key.partition} at that time, "
+            "and at unclean.leader.election.enable of the topic."
+        ]
+    if epochs := first.coordinator_epochs:
         verdict += (
             f" The coordinator moved in between (leader epoch {epochs[0]} to {epochs[1]}): the member may have begun "
             "from an older commit, or its last commits were lost."
@@ -237,8 +271,39 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         verdict,
         not_this=["It was no reset by an admin client: those need a group without members."],
         now=[
+            *now,
             "Look at that client's log for 'Resetting offset' and for seeks at that time.",
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
+        ],
+    )
+
+
+def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    """Members that went on reading while no commit of theirs came into the log, or stayed in it."""
+    first = moves[0]
+    before, after = first.before.last_place, first.after.place
+    return _explanation(
+        group,
+        moves,
+        "commits-missing-at-failover",
+        Severity.WARNING,
+        f"No commit of {group.group_id} is in the log between {moment(before.timestamp_ms)} and "
+        f"{moment(after.timestamp_ms)}, when the coordinator moved (leader epoch {before.leader_epoch} to "
+        f"{after.leader_epoch} of offsets partition {group.offsets_partition}): {count(len(moves), 'partition')} "
+        f"{'goes' if len(moves) == 1 else 'go'} on {sum(move.records for move in moves):,} records further, "
+        f"{first.key.topic}-{first.key.partition} from {first.before.last.committed_offset} to "
+        f"{first.after.first.committed_offset}. Commits of that time failed, or were lost with a leader that nobody "
+        "had copied (an unclean election); the members went on reading, unless they were restarted.",
+        not_this=[
+            "It was no reset by an admin client: a member committed it.",
+            "It need be no skipped data: the members read on without a coordinator.",
+        ],
+        now=[
+            "Look at the controller's log for an election of that partition of __consumer_offsets at that time; keep "
+            "unclean.leader.election.enable=false for it, replication factor 3 and min.insync.replicas 2.",
+            "Other groups of this offsets partition lack the same time: regroup investigate without --group.",
+            "If a member was restarted then with auto.offset.reset=latest, records were skipped; stop the consumers "
+            f"and set them back: {from_file(group.group_id)}",
         ],
     )
 
@@ -246,14 +311,13 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanation:
     first = moves[0]
     records = sum(move.records for move in moves)
-    epochs = first.before.last.leader_epoch, first.after.last.leader_epoch
     verdict = (
         f"{count(len(moves), 'partition')} of {group.group_id} jumped forward: "
         f"{first.key.topic}-{first.key.partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset} at "
         f"{moment(first.after.place.timestamp_ms)}; {records:,} records were never committed one by one."
     )
-    if None not in epochs and epochs[0] != epochs[1]:
+    if epochs := first.topic_epochs:
         verdict += f" The leader epoch of the topic's partition went from {epochs[0]} to {epochs[1]} with it."
     now = ["Look at that client's log for OFFSET_OUT_OF_RANGE: auto.offset.reset=latest skips to the end."]
     bounds = None if case.topics is None else case.topics.bounds(first.key.topic, first.key.partition)
@@ -332,6 +396,7 @@ def _trespass(group: GroupHistory) -> Explanation:
 
 
 _TOGETHER = {
+    MoveKind.NEGATIVE: _negative,
     MoveKind.MIRROR: _mirror,
     MoveKind.STALE: _stale,
     MoveKind.BACK: _moved_back,

@@ -25,6 +25,8 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "reset-by-admin",
             "stale-commit",
             "moved-back",
+            "negative-offset-committed",
+            "two-owners",
             "commit-overtaken",
             "tombstones-without-a-rule",
             "log-start-moved",
@@ -40,7 +42,10 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "clock-went-back",
         ),
     ),
-    (("skipped", "missing records", "lost messages", "lag became 0"), ("jumped-forward", "skipped-by-admin")),
+    (
+        ("skipped", "missing records", "lost messages", "lag became 0"),
+        ("jumped-forward", "skipped-by-admin", "commits-missing-at-failover", "guest-in-group"),
+    ),
     (
         ("lag", "negative"),
         (
@@ -48,7 +53,10 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "committed-below-log-start",
             "partition-stopped",
             "group-stopped",
+            "group-behind",
             "partitions-unassigned",
+            "topic-unsubscribed",
+            "members-without-partitions",
             "rebalance-storm",
             "flapping-member",
             "mirror-translates-back",
@@ -76,7 +84,15 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("REBALANCE_IN_PROGRESS", "rebalanc", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "CommitFailed", "max.poll"),
-        ("rebalance-storm", "flapping-member", "duplicate-instance-id", "mixed-subscriptions", "group-stopped"),
+        (
+            "rebalance-storm",
+            "flapping-member",
+            "duplicate-instance-id",
+            "mixed-subscriptions",
+            "group-stopped",
+            "groups-rebalanced-together",
+            "partitions-not-released",
+        ),
     ),
     (("FENCED_INSTANCE_ID", "FencedInstanceId"), ("duplicate-instance-id",)),
     (
@@ -84,7 +100,9 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         (
             "partition-stopped",
             "partition-never-committed",
+            "partitions-not-released",
             "group-stopped",
+            "group-silent",
             "partitions-unassigned",
             "partitions-without-owner",
             "members-without-partitions",

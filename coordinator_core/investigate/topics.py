@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
-from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
@@ -48,6 +48,13 @@ class _Held(NamedTuple):
     def lag(self) -> int:
         return int(lag_between(*(np.array([one]) for one in (self.committed, self.start, self.end)))[0])
 
+    @property
+    def pace(self) -> float:
+        """Records an hour in the newest commits; 0 where they tell none."""
+        version = self.version
+        took = version.last_place.timestamp_ms - version.place.timestamp_ms
+        return (self.committed - version.first.committed_offset) * HOUR_MS / took if took > 0 else 0.0
+
     def event(self, text: str) -> Event:
         return Event(self.version.last_place, f"{self.name}: {text}")
 
@@ -57,7 +64,8 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     held = list(_held(group, case))
     yield from _below_start(group, [one for one in held if 0 <= one.committed < one.start])
     yield from _beyond_end(group, [one for one in held if one.committed > one.end])
-    yield from _stopped(group, [one for one in held if one.start <= one.committed <= one.end], case)
+    within = [one for one in held if one.start <= one.committed <= one.end]
+    yield from list(_stopped(group, within, case)) or _behind(group, within)
     yield from _unassigned(group, case)
     yield from _without_commit(group, case)
     yield from _recreated(group, case)
@@ -193,6 +201,35 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
         "Look at that client for a paused partition, a record that fails again and again, or a worker that hangs; a "
         "transaction that hangs in the topic holds read_committed consumers: kafka-transactions.sh find-hanging.",
         f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+    ]
+    yield found
+
+
+def _behind(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:
+    """Partitions that go on, and have more to read than they will have read within an hour."""
+    behind = [one for one in held if one.lag >= THRESHOLDS["stopped_lag"].default and 0 < one.pace < one.lag]
+    if not behind:
+        return
+    most = max(behind, key=lambda one: one.lag)
+    lag = sum(one.lag for one in behind)
+    others = [one for one in held if one not in behind and one.pace > 0]
+    verdict = (
+        f"{group.group_id} goes on and is {lag:,} records behind in {count(len(behind), 'partition')}, {most.name} "
+        f"most: {most.lag:,}, at {most.pace:,.0f} records an hour. What is there now takes it "
+        f"{span(most.lag / most.pace * HOUR_MS)}."
+    )
+    if others:
+        verdict += f" {were(len(others), 'partition')} read to within an hour: it is not the group that is slow."
+    found = _explanation(group, behind, "group-behind", Severity.INFO, verdict)
+    found.evidence = [
+        one.event(f"{one.committed} of {one.end}, {one.pace:,.0f} records an hour") for one in behind[:_SHOWN]
+    ]
+    found.not_this = ["No consumer is stuck: each of these partitions is committed on."]
+    found.now = [
+        "Look at the keys of that partition (one key may have most records), and at what its owner does with them."
+        if others
+        else "Add consumers, up to the number of partitions, or make the work of each record shorter.",
+        "Compare retention.ms of the topic with that time: what retention overtakes is never read.",
     ]
     yield found
 

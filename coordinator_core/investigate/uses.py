@@ -16,6 +16,8 @@ from coordinator_core.rules.model import Severity
 _ABORTED = 5
 _REGULAR = 3
 _SHOWN = 8
+_USUAL = 20
+"""Commits in a row that make a rhythm, and times its step that are out of it."""
 
 
 def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -26,6 +28,7 @@ def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _share(group, rounds[-1])
     elif rounds:
         yield from _never_committed(group, rounds, case)
+        yield from _silent(group, rounds, case)
     yield from _from_outside(group, rounds, case)
     yield from _changed_type(group)
 
@@ -94,6 +97,38 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
         now=[
             f"Let {name_of(rounds[-1].members[0])} commit: enable.auto.commit=true, or commitSync() after its work.",
             "If the application keeps offsets elsewhere (a database, checkpoints), this is as it should be.",
+        ],
+    )
+
+
+def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
+    """Members that committed regularly and do not any more, where no topics say whether there is anything to read."""
+    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    if not held or not rounds[-1].members or case.topics is not None or group.changes[-1] is not rounds[-1]:
+        return
+    newest = max(held, key=lambda one: one.last_place.record_offset)
+    at = newest.last_place.timestamp_ms
+    usual = (at - newest.place.timestamp_ms) / max(1, newest.commits - 1)
+    quiet = case.now_ms - max(at, rounds[-1].place.timestamp_ms)
+    if newest.commits < _USUAL or quiet < max(HOUR_MS, _USUAL * usual):
+        return
+    yield Explanation(
+        "group-silent",
+        Severity.INFO,
+        f"{group.group_id} has members and committed every {span(usual)} until {moment(at)} (record "
+        f"{newest.last_place.record_offset}); since then nobody has, {span(quiet)} before the newest record of this "
+        "log. A client that commits by itself (enable.auto.commit) commits also what stands still: it is stuck, or cut "
+        "off; one that commits after its work may have nothing to read.",
+        at,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in rounds[-3:]],
+        evidence=[Event(newest.last_place, "newest commit of the group")],
+        not_this=["It is no rebalance: no generation came after the last one."],
+        now=[
+            "Capture the topics, too (regroup capture): with their ends this command says whether records wait.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--state')}; take a thread dump of "
+            f"{name_of(rounds[-1].members[0])}.",
         ],
     )
 

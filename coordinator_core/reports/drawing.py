@@ -6,11 +6,15 @@ in the colours below, which stand for classes: ``stroke-<name>`` and ``fill-<nam
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
+import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -28,6 +32,8 @@ _SIZES = {"narrow": 360, "wide": 1080}
 _NAMESPACE = re.compile(r"^\{[^}]*\}")
 _KEPT = ("stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "stroke-opacity", "text-anchor")
 _DAY_MS = 86_400_000
+_CONFIGURATION = "MPLCONFIGDIR"
+"""Variable in which matplotlib puts the directory that it makes for itself where it finds none."""
 
 
 def figure(
@@ -55,11 +61,10 @@ def moment(at_ms: float) -> float:
 def _svg(
     read: str, name: str, heights: Sequence[float], draw: Callable[[Sequence[Axes], bool], None], timed: bool
 ) -> str:
+    _load()
     import matplotlib
     from matplotlib.figure import Figure
 
-    # Text stays text: a font of the reader may have characters that this machine's lacks.
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     ink, line = COLOURS["text"], COLOURS["line"]
     settings: Any = {
         "svg.fonttype": "none",
@@ -103,6 +108,20 @@ def _svg(
         if timed:
             _set_time_axis(axes[-1], 9 if is_wide else 4)
         return _inline(made, read, name)
+
+
+@cache
+def _load() -> None:
+    """Import matplotlib, without what it says about fonts and leaves in the temporary directory."""
+    # Text stays text: a font of the reader may have characters that this machine's lacks.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    before = os.environ.get(_CONFIGURATION)
+    importlib.import_module("matplotlib.figure")
+    made = os.environ.get(_CONFIGURATION)
+    if made is not None and made != before:
+        # The home directory cannot be written. Processes that leave early would not take this one away.
+        shutil.rmtree(made, ignore_errors=True)
+        del os.environ[_CONFIGURATION]
 
 
 def _set_time_axis(plot: Axes, most: int) -> None:

@@ -13,6 +13,7 @@ from coordinator_core import storage
 from coordinator_core.history.table import HISTORY
 
 _NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
+_VALUES_AT_ONCE = 1 << 14
 _WITH_STATISTICS = ["group_id", "topic", "partition", "record_offset"]
 
 
@@ -40,10 +41,11 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     with pq.ParquetWriter(
         sink,
         HISTORY,
-        compression="zstd",
+        compression="snappy",
         use_dictionary=[name for name in HISTORY.names if name not in _NUMBERS],
         column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
         write_statistics=_WITH_STATISTICS,
+        write_batch_size=_VALUES_AT_ONCE,
     ) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=table.num_rows)

@@ -1,12 +1,11 @@
-"""A restore plan in each of its forms."""
+"""A restore plan in each of its forms that has lines."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 
 from coordinator_core.reports.restore import plan_text
-from coordinator_core.restore.model import Plan, kafka_csv, plan_document, write_plan
+from coordinator_core.restore.model import Plan, kafka_csv, write_plan
 
 
 def plan_forms(plan: Plan) -> dict[str, Callable[[], Iterable[str]]]:
@@ -19,7 +18,6 @@ def plan_forms(plan: Plan) -> dict[str, Callable[[], Iterable[str]]]:
 
     return {
         "text": lambda: plan_text(plan, write_plan(None, plan)),
-        "json": lambda: [json.dumps(plan_document(plan), ensure_ascii=False)],
         "csv": lambda: kafka_csv(plan),
         "html": html,
     }

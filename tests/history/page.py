@@ -13,7 +13,9 @@ from pathlib import Path
 
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
+from tests.history.sharing import SHARING
 
+ALL = (*INCIDENTS, *FURTHER, *SHARING)
 HEADER = "| incident | command | answer |\n|---|---|---|"
 
 
@@ -42,4 +44,4 @@ def answer(incident: Incident) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([HEADER, *(row(incident, answer(incident)) for incident in (*INCIDENTS, *FURTHER))]))
+    print("\n".join([HEADER, *(row(incident, answer(incident)) for incident in ALL)]))

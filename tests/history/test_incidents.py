@@ -10,11 +10,9 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.investigate.bugs import BUGS
-from tests.history.further import FURTHER
-from tests.history.incidents import INCIDENTS, Incident
-from tests.history.page import row
+from tests.history.incidents import Incident
+from tests.history.page import ALL, row
 
-ALL = (*INCIDENTS, *FURTHER)
 PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.log.types import ControlType
 from coordinator_core.releases import Release
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, cross_section
 from tests.history.incidents import INCIDENTS
 from tests.history.logs import MINUTE, T0, Client, Log, group_histories
 
@@ -53,7 +53,7 @@ def test_a_sweep_of_4_1_before_the_first_heartbeat_is_known(alone: bool, capfd: 
     assert [bug for _, bug in lost("4.2.1")] == [None]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "torn" not in case.name], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(case for case in CASES if "torn" not in case.name))
 def test_logs_of_brokers_have_nothing_critical_that_was_not_done(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(out(capfd, *case.command_line(), "--format", "json"))
     critical = [

@@ -22,10 +22,10 @@ from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapsho
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import investigation_document
-from tests.cases import CASES, Case
-from tests.history.further import FURTHER
-from tests.history.incidents import INCIDENTS, Incident
+from tests.cases import CASES, Case, cross_section
+from tests.history.incidents import Incident
 from tests.history.logs import case_histories
+from tests.history.page import ALL
 from tests.log.builders import build_batch, build_control_batch
 
 NOW = 1_790_000_000_000
@@ -79,7 +79,7 @@ def check_portions(snapshot: Snapshot, profile: Profile) -> None:
     assert document(snapshot, profile, large_bytes=-1, portion_records=portion_records) == at_once
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_logs_of_brokers(case: Case) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
@@ -87,9 +87,7 @@ def test_logs_of_brokers(case: Case) -> None:
     check_portions(snapshot, profile)
 
 
-@pytest.mark.parametrize(
-    "incident", [*INCIDENTS, *(one for one in FURTHER if one.id != "cleaner-died")], ids=lambda one: one.id
-)
+@pytest.mark.parametrize("incident", [one for one in ALL if one.id != "cleaner-died"], ids=lambda one: one.id)
 def test_incidents(incident: Incident, tmp_path: Path) -> None:
     snapshot = discover([str(incident.build(tmp_path / "log", True))])
     profile = profile_for_release(incident.release, "new" if "new" in incident.arguments else None)

@@ -11,13 +11,13 @@ from coordinator_core.history.read import read_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.releases import profile_for_release
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, cross_section
 
 SOUND = [case for case in CASES if "torn" not in case.name]
 
 
 @pytest.mark.parametrize("every_commit", [True, False])
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(SOUND))
 def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
@@ -50,7 +50,7 @@ def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
                     assert end.place.record_offset <= begin.record_offset
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(SOUND))
 def test_all_record_offsets_are_there_or_missing(case: Case) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.cli.app import run
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions
 from coordinator_core.history.origins import settle_origins
@@ -21,12 +22,13 @@ from coordinator_core.history.rows import history_rows
 from coordinator_core.history.table import HISTORY, history_tables
 from coordinator_core.history.taking import take_history
 from coordinator_core.log.discovery import discover
+from coordinator_core.log.limits import STANDING_VARIABLE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, Snapshot
 from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile, profile_for_release
-from tests.cases import CASES, Case
+from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.logs import DAY, T0, Client, Log
@@ -85,7 +87,7 @@ def _by_group(rows: list[Row]) -> list[list[Row]]:
     return [sorted(group, key=_place) for group in groups.values()]
 
 
-@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(CASES, FEW_CASES))
 def test_logs_of_brokers(case: Case) -> None:
     check(discover([str(path) for path in case.paths]), profile_for_release(case.release, case.coordinator))
 
@@ -94,6 +96,30 @@ def test_logs_of_brokers(case: Case) -> None:
 def test_incidents(incident: Incident, tmp_path: Path) -> None:
     snapshot = discover([str(incident.build(tmp_path / "log", True))])
     check(snapshot, profile_for_release(incident.release, "new" if "new" in incident.arguments else None))
+
+
+def test_large_metadata_are_read_a_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    for value in range(40):
+        # Each goes back, so that it is a row of its own.
+        keys = {("orders", number): 1000 - value for number in range(3)}
+        # Every other value of a key has its own metadata.
+        log.wait(1000).commit("g", keys, metadata=f"{value // 2}" * 2000)
+        log.wait(1000).commit("h" if value % 9 else "i", keys, metadata="" if value % 3 else "é" * 3000)
+    log.tombstones("i", ("orders", 0))
+    snapshot, profile = discover([str(log.write(tmp_path / "log"))]), profile_for_release("3.9.2", None)
+    expected = sorted(one_by_one(snapshot, profile), key=_place)
+    monkeypatch.setattr("coordinator_core.merge.packed.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("coordinator_core.history.table.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("coordinator_core.history.spill._WHOLE_BYTES", 0)
+    monkeypatch.setattr("coordinator_core.history.taking._MOST_METADATA_BYTES", 10_000)
+    tables = list(history_tables(snapshot, profile, damage=[]))
+    assert len(tables) > 10
+    assert all(sum(len(text.as_py().encode()) for text in table["metadata"]) < 60_000 for table in tables)
+    assert sorted((row for table in tables for row in table.to_pylist()), key=_place) == expected
+    monkeypatch.setenv(STANDING_VARIABLE, "1000")
+    with pytest.raises(DamagedInputError, match="too_large"):
+        list(history_tables(snapshot, profile, damage=[]))
 
 
 def random_log(random: Random, directory: Path) -> Path:
@@ -138,14 +164,14 @@ def random_log(random: Random, directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(("release", "coordinator"), [("3.9.2", "classic"), ("4.3.1", None)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
 def test_random_logs(seed: int, release: str, coordinator: str | None, tmp_path: Path) -> None:
     snapshot = discover([str(random_log(Random(seed), tmp_path))])
     rows = check(snapshot, profile_for_release(release, coordinator))
     (log,) = snapshot.partitions
-    taken = take_history(
-        log, profile_for_release(release, coordinator), deletions=Deletions(), topic_names={}, damage=[]
-    )
+    with ThreadPoolExecutor(1) as thread:
+        profile = profile_for_release(release, coordinator)
+        taken = take_history(log, profile, Deletions(), {}, thread, damage=[])
     # Else the comparison would be of one reader with itself.
     assert set(taken.special) == {"lost", "exactly-once"}
     assert len({row["origin_evidence"] for row in rows}) > 5

@@ -1,0 +1,263 @@
+"""Shares of the partitions among the members of a group: two owners of one, guests, topics that nobody reads."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
+from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
+from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.rules.model import Severity
+
+_SHOWN = 8
+_RECONCILED_MS = 600_000
+"""A member that polls gives up partitions within seconds."""
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+def explain_ownership(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Everything about who owned which partition of one group."""
+    rounds = rounds_of(group)
+    yield from _two_owners(group, rounds)
+    yield from _guests(group, rounds)
+    if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
+        yield from _unsubscribed(group, rounds, case)
+
+
+def _two_owners(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
+    """A generation in which a partition was given to two members: both read it, and both commit it."""
+    shares = [(change, _shared(change)) for change in rounds]
+    found = [(change, shared) for change, shared in shares if shared]
+    if not found:
+        return
+    change, shared = found[0]
+    (topic, partition), owners = next(iter(shared.items()))
+    after = next((one for one, several in shares if one.place > change.place and not several), None)
+    verdict = (
+        f"{were(len(shared), 'partition')} given to two members at once in generation {change.generation} of "
+        f"{group.group_id}, at {moment(change.place.timestamp_ms)}: {topic}-{partition} to "
+        f"{' and '.join(map(name_of, owners))}. Both read it, each record is processed twice, and its committed offset "
+        "is that of whoever came last"
+        + (
+            f"; generation {after.generation} put an end to it at {moment(after.place.timestamp_ms)}."
+            if after is not None
+            else "; it is so to the end of this log."
+        )
+    )
+    yield Explanation(
+        "two-owners",
+        Severity.INFO if after is not None else Severity.CRITICAL,
+        verdict,
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in rounds if one.place <= change.place][-3:],
+        evidence=[step(one) for one, _ in found[:_SHOWN]],
+        not_this=[
+            "It is no zombie: both are members of that generation.",
+            "It is no bug of the broker: the leader of the group gave the partitions out, by the members' assignor.",
+        ],
+        now=[
+            "Restart all members at once, so that none claims what it had before.",
+            "Upgrade the clients: sticky assignors have done this when two members claimed one partition (KAFKA-7026, "
+            "KAFKA-12984). An assignor of your own: let it give each partition out once.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+        ],
+    )
+
+
+def _shared(change: Change) -> dict[tuple[str, int], list[Member]]:
+    """Owners of each partition that has several in a generation of consumers, by partition."""
+    # Assignments of a KIP-848 group are on their way from one member to another at an epoch.
+    if change.kind is not ChangeKind.GENERATION or change.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return {}
+    owners: dict[tuple[str, int], list[Member]] = {}
+    for member in change.members:
+        for owned in member.partitions or ():
+            owners.setdefault(owned, []).append(member)
+    return {owned: members for owned, members in sorted(owners.items()) if len(members) > 1}
+
+
+@lru_cache(1 << 12)
+def _application(client_id: str) -> str:
+    """The first word of a client id, of three letters or more; nothing where there is none to tell it by."""
+    found = _WORD.search(client_id)
+    return "" if found is None else found.group().lower()
+
+
+def _guests(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
+    """Another application that was a member for a while, owned partitions and committed in them, and left."""
+    present: dict[str, list[int]] = {}
+    for at, change in enumerate(rounds):
+        for name in {_application(member.client_id) for member in change.members}:
+            present.setdefault(name, []).append(at)
+    for name, places in present.items():
+        first, last = places[0], places[-1]
+        hosts = [present[other] for other in present if other not in ("", name)]
+        stayed = any({first - 1, last + 1} <= set(other) for other in hosts)
+        if not name or "" in present or not stayed or last - first + 1 != len(places):
+            continue
+        guests = {member.member_id: member for at in places for member in rounds[at].members}
+        guests = {key: member for key, member in guests.items() if _application(member.client_id) == name}
+        committed = [
+            (key, version)
+            for key, version in group.all_versions()
+            if version.member is not None and version.member.member_id in guests
+        ]
+        if committed:
+            yield _guest(group, rounds[first], rounds[last + 1], guests, committed)
+
+
+def _guest(
+    group: GroupHistory,
+    joined: Change,
+    left: Change,
+    guests: dict[str, Member],
+    committed: Sequence[tuple[OffsetKey, Version]],
+) -> Explanation:
+    key, version = committed[0]
+    keys = list(dict.fromkeys(key for key, _ in committed))
+    before = {key: _held_before(group, key, joined) for key in keys}
+    read = sum(
+        max(one.last.committed_offset for key, one in committed if key == owned) - held
+        for owned, held in before.items()
+        if held is not None
+    )
+    who = " and ".join(dict.fromkeys(name_of(member) for member in guests.values()))
+    return Explanation(
+        "guest-in-group",
+        Severity.WARNING,
+        f"{who} was a member of {group.group_id} from {moment(joined.place.timestamp_ms)} to "
+        f"{moment(left.place.timestamp_ms)} ({span(left.place.timestamp_ms - joined.place.timestamp_ms)}), beside the "
+        f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
+        f"{version.last.committed_offset}. What it read, {read:,} records, the group's application did not.",
+        joined.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(joined), step(left)],
+        evidence=[
+            Event(one.place, f"{owned.topic}-{owned.partition}: {one.last.committed_offset}, by {who}")
+            for owned, one in committed[:_SHOWN]
+        ],
+        not_this=["It was no deployment: the other members were there before it, and stayed."],
+        now=[
+            "Ask who runs that client: a console consumer, a test or another environment with this group id; give it "
+            "an id of its own.",
+            f"To read its records again, stop the consumers and set them back: {from_file(group.group_id)}",
+            "Let only the application use the group: an ACL for READ on Group:" + group.group_id,
+        ],
+        restore={owned: held for owned, held in before.items() if held is not None},
+    )
+
+
+def _held_before(group: GroupHistory, key: OffsetKey, change: Change) -> int | None:
+    """The committed offset at that moment."""
+    held = None
+    for version in group.versions[key]:
+        if version.last_place.record_offset < change.place.record_offset:
+            held = version.last.committed_offset
+    return held
+
+
+def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
+    """Committed offsets of topics that members read once, and none subscribes to any more."""
+    last = rounds[-1]
+    if last.group_type is GroupType.STREAMS or any(member.topics is None for member in last.members):
+        return
+    read = {topic for change in rounds for member in change.members for topic in member.topics or ()}
+    for topic in sorted(topic for topic in read if not _reads(last, topic)):
+        since = _left_at(rounds, topic)
+        held = {
+            key: versions[-1]
+            for key, versions in group.versions.items()
+            if key.topic == topic and versions[-1].end is None
+        }
+        if not held or max(one.last_place for one in held.values()) > since.place:
+            continue
+        until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held.values())
+        yield Explanation(
+            "topic-unsubscribed",
+            Severity.INFO,
+            f"{count(len(held), 'committed offset')} of {group.group_id} {'is' if len(held) == 1 else 'are'} for "
+            f"{topic}, to which no member subscribes since generation {since.generation} at "
+            f"{moment(since.place.timestamp_ms)}: what tools show as its lag there grows, and nobody is to read it. "
+            f"They stay until about {moment(until)}.",
+            since.place.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            events=[step(one) for one in (*rounds[: rounds.index(since)][-1:], since)],
+            evidence=[
+                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+                for key, one in held.items()
+            ][:_SHOWN],
+            not_this=["No consumer is stuck: none is to read that topic."],
+            now=[
+                f"Remove them, if the topic was left on purpose: "
+                f"{consumer_groups(group.group_id, '--delete-offsets', '--topic', topic)}",
+                "If it was not: look at what the members were deployed with at that time (topic list or pattern).",
+            ],
+        )
+
+
+def explain_reconciling(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    """KIP-848 groups of one offsets partition in which a member keeps what another one waits for."""
+    for group_id, known in history.groups.items():
+        group = None if history.state is None else history.state.groups.get(group_id)
+        epochs = [one for one in known.changes if one.kind is ChangeKind.EPOCH]
+        if not isinstance(group, ConsumerGroup) or not epochs or group.state is not GroupState.RECONCILING:
+            continue
+        since = epochs[-1].place
+        holders = [member for member in group.members.values() if member.pending_revocation]
+        if not holders or case.now_ms - since.timestamp_ms < _RECONCILED_MS:
+            continue
+        names = {**({} if case.topics is None else case.topics.names_by_id), **group.topic_names}
+        kept = ", ".join(
+            f"{names.get(topic_id, topic_id)}-{partition}"
+            for member in holders
+            for topic_id, partitions in member.pending_revocation.items()
+            for partition in partitions
+        )
+        first = holders[0]
+        waiting = sum(one.state is MemberState.UNRELEASED_PARTITIONS for one in group.members.values())
+        yield Explanation(
+            "partitions-not-released",
+            Severity.WARNING,
+            f"{first.client_id} on {first.client_host} has not given up {kept} of {group_id}, which the assignment of "
+            f"epoch {group.assignment_epoch} gives to others, since {moment(since.timestamp_ms)}: "
+            f"{count(waiting, 'member')} {'waits' if waiting == 1 else 'wait'} for it, and the group is Reconciling. "
+            f"The coordinator removes that member after its rebalance timeout ({span(first.rebalance_timeout_ms)}).",
+            since.timestamp_ms,
+            group_id,
+            history.offsets_partition,
+            events=[step(one) for one in epochs[-3:]],
+            evidence=[Event(since, f"group epoch {group.group_epoch}"), *_at(history, first)],
+            not_this=["The coordinator is not at fault: it waits for the member's next heartbeat."],
+            now=[
+                f"Look at {first.client_id}: it does not poll, or its rebalance listener hangs in "
+                "onPartitionsRevoked; max.poll.interval.ms is its rebalance timeout.",
+                f"See it: {consumer_groups(group_id, '--describe', '--members', '--verbose')}",
+            ],
+        )
+
+
+def _at(history: PartitionHistory, member: ConsumerMember) -> list[Event]:
+    """The record of a member's current assignment; only its offset is known of it."""
+    place = Place(history.offsets_partition, member.assignment_record_offset, -1, "", 0, -1)
+    return [Event(place, f"current assignment of {member.member_id}: partitions to be revoked")]
+
+
+def _left_at(rounds: Sequence[Change], topic: str) -> Change:
+    """The first of the rounds at the end in which nobody subscribes to the topic."""
+    return list(itertools.takewhile(lambda one: not _reads(one, topic), reversed(rounds)))[-1]
+
+
+def _reads(change: Change, topic: str) -> bool:
+    """Whether a member subscribes to the topic, or may: of some the log does not tell."""
+    return any(member.topics is None or topic in member.topics for member in change.members)
