@@ -15,6 +15,7 @@ from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
 from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import Stop
+from coordinator_core.log.ahead import Reads, segment_bytes
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.legacy import LOG_OVERHEAD
@@ -91,10 +92,10 @@ class Passing:
         self._chunk: Chunk | None = None
 
     def read(
-        self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
+        self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage], reads: Reads = segment_bytes
     ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
         """Batches that were not passed, with their records, as ``read_records`` yields them; raises as it does."""
-        return self._noted(read_records(log, on_damage=on_damage, damage=damage, passes=self._pass))
+        return self._noted(read_records(log, on_damage=on_damage, damage=damage, passes=self._pass, reads=reads))
 
     def batches(
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]

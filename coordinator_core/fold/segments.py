@@ -382,15 +382,14 @@ class Folder:
         return position if position > start else None
 
     def _fold_unpacked(self, view: memoryview, chunk: Chunk) -> bool:
-        first = position = self._arena.append(chunk.data.data)
-        stop = self._arena.used
+        position, stop = 0, len(chunk.data)
         while position < stop:
-            status = fold_chunk(self._arena.data, position, stop, ARENA, True, self._tables)
+            status = self._arena.fold(chunk.data, position, stop, self._tables)
             position = self._tables.position
             if status == Stop.UNUSUAL_BATCH:
                 return False
             if status == Stop.UNUSUAL_RECORDS:
-                ends = first + np.cumsum(chunk.batches["plain_size"])
+                ends = np.cumsum(chunk.batches["plain_size"])
                 row = int(np.searchsorted(ends, position, "right"))
                 if self._fold_unusual(view, int(chunk.batches["position"][row])) is None:
                     return False

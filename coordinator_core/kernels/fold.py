@@ -685,8 +685,19 @@ def _note_creation(sequence: Int, record_offset: Int, group: Int, tables: FoldTa
 
 
 @cython.cfunc
+def _copied(data: Bytes, index: Int, at: Int, room: Int, tables: FoldTables) -> Int:
+    """Position of a copy of the value of record ``index``: at that position of the arena where the ``room`` fits."""
+    length: Int = tables.scratch[index].value_bytes
+    if at < ARENA or room != length:
+        at = tables.arena_used + ARENA
+        tables.arena_used += length
+    copy_bytes(data, tables.scratch[index].value, tables.arena, at - ARENA, length)
+    return at
+
+
+@cython.cfunc
 def _fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
-    """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
+    """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions, or is ``COPIED``."""
     java: cython.bint = tables.pending_by_producer
     in_transaction: cython.bint = (
         batch.producer_id != NO_PRODUCER_ID if java else batch.attributes & TRANSACTIONAL_BIT != 0
@@ -726,21 +737,26 @@ def _fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: Fold
         elif tables.ordering == OrderingOffset.BATCH_FIRST_RECORD:
             ordering_offset = tables.scratch[first].offset
         if in_transaction:
+            value = _copied(data, index, -1, 0, tables) if tag == COPIED else tables.scratch[index].value + tag
             tables.pending[row].kind = PendingKind.VALUE
             tables.pending[row].sequence = sequence
-            tables.pending[row].value = tables.scratch[index].value + tag
+            tables.pending[row].value = value
             tables.pending[row].value_bytes = tables.scratch[index].value_bytes
             tables.pending[row].key_type = tables.scratch[index].key_type
             tables.pending[row].record_offset = tables.scratch[index].offset
             tables.pending[row].ordering_offset = ordering_offset
             tables.pending[row].producer_epoch = batch.producer_epoch
         else:
+            value = tables.scratch[index].value + tag
+            if tag == COPIED:
+                # The value that it replaces is nobody else's: most are as long as the next one.
+                value = _copied(data, index, tables.events[key].value, tables.events[key].value_bytes, tables)
             tables.events[key].kind = EventKind.VALUE
             tables.events[key].key_type = tables.scratch[index].key_type
             tables.events[key].is_committed = 0
             tables.events[key].producer_epoch = 0
             tables.events[key].sequence = sequence
-            tables.events[key].value = tables.scratch[index].value + tag
+            tables.events[key].value = value
             tables.events[key].value_bytes = tables.scratch[index].value_bytes
             tables.events[key].record_offset = tables.scratch[index].offset
             tables.events[key].ordering_offset = ordering_offset
@@ -775,7 +791,8 @@ def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldT
 def fold_chunk(data: Bytes, start: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables) -> Int:
     """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Stop`.
 
-    ``is_unpacked`` says that the CRCs were checked and the records decompressed before. ``tables.position``
+    ``is_unpacked`` says that the CRCs were checked and the records decompressed before. ``tag`` goes on positions, or
+    is ``COPIED``, and ``tables.arena`` has the room. ``tables.position``
     is where it stopped; the fold holds all batches before that and nothing of the one there.
     """
     position: Int = start

@@ -25,7 +25,8 @@ class FoldTables:
     """Tables of a fold, and the rules that it follows (``fold.schema.FoldRules``).
 
     Bytes of keys and of group records are copied; bytes of commits stay where they were read and are named by
-    position: in a segment when below ``ARENA``, else in the arena that holds decompressed and rewritten batches.
+    position: in a segment when below ``ARENA``, else in the arena that holds values of decompressed batches, and
+    rewritten batches.
     """
 
     bounds = cython.declare(Bounds, visibility="public")
@@ -53,6 +54,9 @@ class FoldTables:
     commits = cython.declare(MutableInt64s, visibility="public")
     """Commits by key type and value version (-1 for a tombstone): twice ``COMMIT_VERSIONS``."""
 
+    arena = cython.declare(MutableBytes, visibility="public")
+    """Room for as many bytes as are folded, behind ``arena_used``, where values are copied."""
+    arena_used = cython.declare(Int, visibility="public")
     scratch = cython.declare(SplitRecordRows, visibility="public")
     keys = cython.declare(KeyTable, visibility="public")
     """Group, topic and partition as in the record key; a row each in ``events`` and ``key_states``."""
@@ -98,6 +102,8 @@ class FoldTables:
         """Empty tables for a segment of ``size`` bytes."""
         keys: Int = max(_FIRST_ROWS, size // _BYTES_OF_AN_OFFSET_KEY)
         groups: Int = max(_FIRST_ROWS, size // _BYTES_OF_A_GROUP)
+        self.arena = new_bytes(0)
+        self.arena_used = 0
         self.scratch = new_rows("SplitRecord", _FIRST_SPLIT_RECORDS)
         self.keys = KeyTable(keys, size // 2)
         self.events = new_rows("Event", keys)

@@ -20,6 +20,7 @@ INVALID = -1  # A position where there is none.
 RECORDS_AT_A_TIME = 128  # Records that a fold looks up together: waits for memory overlap.
 SEGMENT = 1 << 40  # Added to positions in a segment for each that was folded before it.
 ARENA = 1 << 56  # Added to positions in the arena, to tell them from positions in segments.
+COPIED = -1  # Says that bytes are overwritten soon: their values are copied to the arena.
 NO_KEY_TYPE = -(1 << 15) - 1  # ``GroupRecord.key_type`` of a key without a type.
 CONTROL_KEY = -(1 << 15) - 2  # ``GroupRecord.key_type`` of a record of a control batch whose key is no control key.
 KEY_TYPES = 2  # Key types of committed offsets: 0 and 1.
@@ -338,7 +339,10 @@ class OpenVersion(Struct):
 
 
 class ClosedVersion(Struct):
-    """A version that ended, or stands at the end of the log; fields are those of :class:`OpenVersion`."""
+    """A version that ended, or stands at the end of the log; fields are those of :class:`OpenVersion`.
+
+    It ended where the next one of its ``key`` begins.
+    """
 
     first_committed_offset: i64
     committed_offset: i64
@@ -346,8 +350,6 @@ class ClosedVersion(Struct):
     timestamp: i64
     position: i64
     last_record_offset: i64
-    end_offset: i64  # Record offset of the next version, -1 for none.
-    end_timestamp: i64
     commits: i64
     metadata: i32
     key: i32

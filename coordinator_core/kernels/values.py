@@ -180,8 +180,9 @@ class ValueDecoder:
                 return None
         if not self.is_flexible:
             return found
+        # Fields keep the order of the schema; a default is made where no value comes.
         for place in range(untagged, count):
-            found[self.names[place]] = self.defaults[place - untagged]()
+            found[self.names[place]] = self
         tagged: Int = cursor.number(1)
         if tagged < 0:
             cursor.unusual = True
@@ -198,4 +199,7 @@ class ValueDecoder:
             if not known:
                 cursor.unusual = True
                 break
+        for place in range(untagged, count):
+            if found[self.names[place]] is self:
+                found[self.names[place]] = self.defaults[place - untagged]()
         return found

@@ -50,6 +50,7 @@ class VersionTable:
     small_step = cython.declare(Int)
     boring_steps = cython.declare(Int)
     few = cython.declare(Int)
+    largest_reckoned = cython.declare(Int)  # The largest step that times ``boring_steps`` fits 64 bits.
     unknown = cython.declare(Int, visibility="public")  # The group because of whose writers a batch was left, or -1.
     position = cython.declare(Int)  # Position of the batch at which the last call stopped.
     batch = cython.declare(Int, visibility="public")  # Its number among those of the call.
@@ -80,6 +81,7 @@ class VersionTable:
         self.small_step = small_step
         self.boring_steps = boring_steps
         self.few = few
+        self.largest_reckoned = 2 * _LARGEST_OFFSET // boring_steps
         self.unknown = -1
         self.position = 0
         self.batch = 0
@@ -127,7 +129,7 @@ class VersionTable:
         with cython.nogil:
             for key in range(first, stop):
                 if self.open[key].commits:
-                    self._end(key, -1, -1)
+                    self._end(key)
 
     def forget_metadata(self) -> None:
         """Keep the texts of open versions only. No version may have ended since the caller took them."""
@@ -199,7 +201,7 @@ class VersionTable:
                 step >= 0
                 and (
                     self.open[key].commits < self.few
-                    or self.open[key].largest_step > 2 * _LARGEST_OFFSET // self.boring_steps
+                    or self.open[key].largest_step > self.largest_reckoned
                     or step <= max(self.small_step, self.boring_steps * self.open[key].largest_step)
                 )
                 and self.identities[self.open[key].writer] == self.identities[writer]
@@ -211,7 +213,7 @@ class VersionTable:
                 self.open[key].largest_step = max(self.open[key].largest_step, step)
                 self.open[key].commits += 1
             else:
-                self._end(key, offset, self.fold.scratch[record].timestamp)
+                self._end(key)
         else:
             self.open[key].first_timestamp = self.fold.scratch[record].timestamp
         if not goes_on:
@@ -232,8 +234,8 @@ class VersionTable:
         self.open[key].group = group
 
     @cython.cfunc
-    def _end(self, key: Int, offset: Int, timestamp: Int) -> cython.void:
-        """The open version ended at a record; -1: it stands."""
+    def _end(self, key: Int) -> cython.void:
+        """The open version ended, or stands at the end of the log."""
         row: Int = self.closed_used
         self.closed[row].first_committed_offset = self.open[key].first_committed_offset
         self.closed[row].committed_offset = self.open[key].committed_offset
@@ -241,8 +243,6 @@ class VersionTable:
         self.closed[row].timestamp = self.open[key].timestamp
         self.closed[row].position = self.open[key].position
         self.closed[row].last_record_offset = self.open[key].last_record_offset
-        self.closed[row].end_offset = offset
-        self.closed[row].end_timestamp = timestamp
         self.closed[row].commits = self.open[key].commits
         self.closed[row].metadata = self.open[key].metadata
         self.closed[row].key = key
@@ -251,6 +251,18 @@ class VersionTable:
         self.closed[row].leader_epoch = self.open[key].leader_epoch
         self.closed[row].value_version = self.open[key].value_version
         self.closed_used = row + 1
+
+
+@cython.cfunc
+def _fetch_open(count: Int, table: VersionTable) -> cython.void:
+    """Have the processor fetch the open versions of the records in ``scratch``, so that the waits overlap."""
+    if cython.compiled:
+        for record in range(count):
+            if table.fold.scratch[record].kind == Kind.VALUE:
+                row = table.fold.scratch[record].row
+                fetch_ahead(cython.address(table.open[row].first_committed_offset))
+                fetch_ahead(cython.address(table.open[row].largest_step))
+                fetch_ahead(cython.address(table.open[row].leader_epoch))
 
 
 @cython.cfunc
@@ -328,6 +340,7 @@ def _take_some(
         table.position = first
         return Stop.FULL
     table.reserve(records, position - first)
+    _fetch_open(records, table)
     records = 0
     while first < position:
         batch = header(data, first)

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import Damage, UsageError
 
 MIB = 1 << 20
 
@@ -29,6 +29,12 @@ def standing_allowance(log_bytes: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"{STANDING_VARIABLE}: a number of bytes, not {text[:40]!r}")
     return int(text)
+
+
+def too_large(path: str, what: str, allowance: int, position: int = 0, record_offset: int | None = None) -> Damage:
+    """The damage where ``what`` comes to more than is allowed in memory."""
+    detail = f"{what} to more than {allowance} bytes; {STANDING_VARIABLE} allows more, where there is memory for it"
+    return Damage(path, position, record_offset, "too_large", detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from enum import Enum
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.log.ahead import Reads, segment_bytes
 from coordinator_core.log.batch import batch_records, iter_batch_records, parse_batch
 from coordinator_core.log.layout import HEADER_BYTES, LAST_OFFSET
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
@@ -146,6 +147,7 @@ def read_partition(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
     passes: Passes | None = None,
+    reads: Reads = segment_bytes,
 ) -> Iterator[tuple[SegmentFile, Batch]]:
     """Batches of a partition from its log start offset on, in record offset order, without those of ``passes``.
 
@@ -159,7 +161,7 @@ def read_partition(
         if end_offset is not None and end_offset <= start:
             continue
         verified, passes_from = is_verified(log, end_offset), max(start, expected)
-        walk = SegmentWalk(segment, limits, on_damage, found, end_offset, verified, None, passes, passes_from)
+        walk = SegmentWalk(segment, limits, on_damage, found, end_offset, verified, None, passes, passes_from, reads)
         for batch in walk.batches():
             if batch.last_offset < start:
                 continue
@@ -205,6 +207,7 @@ def read_records(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
     passes: Passes | None = None,
+    reads: Reads = segment_bytes,
 ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
     """Like :func:`read_partition`, with the records of each batch.
 
@@ -212,7 +215,8 @@ def read_records(
     partition under ``RECOVER``: a broker's load of it fails there.
     """
     found = [] if damage is None else damage
-    return with_records(read_partition(log, on_damage=on_damage, damage=found, passes=passes), on_damage, found)
+    batches = read_partition(log, on_damage=on_damage, damage=found, passes=passes, reads=reads)
+    return with_records(batches, on_damage, found)
 
 
 def with_records(
@@ -321,8 +325,10 @@ class SegmentWalk:
         data: memoryview | None = None,
         passes: Passes | None = None,
         passes_from: int = 0,
+        reads: Reads = segment_bytes,
     ) -> None:
         self._data = data
+        self._reads = reads
         self._passes = passes
         self._passes_from = passes_from
         self.segment = segment
@@ -341,7 +347,7 @@ class SegmentWalk:
     def view(self) -> memoryview:
         """The bytes of the segment, read once."""
         if self._data is None:
-            self._data = storage.read(self.segment.path, self.segment.size)
+            self._data = self._reads(self.segment)
         return self._data
 
     def batches(self) -> Iterator[Batch]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.commit_values import decoded
 from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
-from coordinator_core.merge.packed import cuts
+from coordinator_core.merge.packed import BLOCK_BYTES, cuts
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
 from coordinator_core.merge.values import ValueStore
 from coordinator_core.releases import Profile
@@ -47,12 +49,26 @@ class GatheredRows:
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """See ``merge.schema.RowBlocks``."""
         groups, topics = self._groups.texts(), self._topics.texts()
+        made: deque[Future[pa.Table]] = deque()
+        with ThreadPoolExecutor(2) as threads:
+            for rows, size in self._cut(block_rows):
+                values = self._values.take(self._places[rows])
+                made.append(threads.submit(self._block, self.offset_keys[rows], values, groups, topics))
+                # Two side by side, unless they are large.
+                while len(made) > (size <= BLOCK_BYTES // 2):
+                    yield made.popleft().result()
+            while made:
+                yield made.popleft().result()
+
+    def _cut(self, block_rows: int) -> Iterator[tuple[slice, int]]:
+        """Ranges of rows that are made at once, and bytes of what they name."""
         group_sizes, topic_sizes = self._groups.sizes(), self._topics.sizes()
         for start in range(0, len(self.offset_keys), block_rows):
             offset_keys, places = (rows[start : start + block_rows] for rows in (self.offset_keys, self._places))
             sizes = group_sizes[self._numbers.groups(offset_keys)] + topic_sizes[self._numbers.topics(offset_keys)]
-            for rows in cuts(sizes + self._values.sizes(places)):
-                yield self._block(offset_keys[rows], self._values.take(places[rows]), groups, topics)
+            sizes += self._values.sizes(places)
+            for rows in cuts(sizes):
+                yield slice(start + rows.start, start + rows.stop), int(sizes[rows].sum())
 
     def _block(self, offset_keys: Int64s, values: pa.Table, groups: pa.Array, topics: pa.Array) -> pa.Table:
         fields = decoded(values["value"].combine_chunks())

@@ -6,8 +6,9 @@ small as it came, and unpacked a block at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -99,8 +100,42 @@ class PackedText:
     _start: int
     _stop: int
 
+    def __len__(self) -> int:
+        """Bytes, in UTF-8."""
+        return self._stop - self._start
+
     def __str__(self) -> str:
         return self._texts.unpacked(self._block)[self._start : self._stop].decode()
+
+
+class LongTexts:
+    """Texts by the digests that stand for them (``merge.schema.without_long_texts``), each once."""
+
+    def __init__(self) -> None:
+        self._packed = PackedTexts()
+        self._places: dict[str, int] = {}
+        self._texts: list[str | PackedText] = []
+        self.bytes = 0
+        """Of all texts, unpacked."""
+
+    def add(self, digest: str, text: str) -> None:
+        if digest not in self._places:
+            self.bytes += len(text)
+            self._places[digest] = len(self._texts)
+            self._texts.append(self._packed.add(text))
+
+    def whole(self, rows: Sequence[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+        """The rows, with the text in field ``name`` where a digest stands for it.
+
+        Texts of up to ``BLOCK_BYTES`` are unpacked at once, in the order in which they came: rows may have any other.
+        """
+        places = [self._places.get(row[name]) for row in rows]
+        lengths = np.array([0 if place is None else len(self._texts[place]) for place in places], np.int64)
+        for some in cuts(lengths):
+            wanted = sorted({place for place in places[some] if place is not None})
+            texts = {place: str(self._texts[place]) for place in wanted}
+            for row, place in zip(rows[some], places[some], strict=True):
+                yield row if place is None else row | {name: texts[place]}
 
 
 def cuts(lengths: Int64s) -> Iterator[slice]:

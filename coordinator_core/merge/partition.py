@@ -18,7 +18,7 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.log.limits import STANDING_VARIABLE
+from coordinator_core.log.limits import too_large
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.merge.group_replay import GroupReplay
@@ -38,6 +38,8 @@ _SPARE_ROWS = 1 << 20
 """Values that no longer stand are dropped when they are so many more than those of all offset keys."""
 _SPARE_BYTES = 1 << 28
 """The same for their bytes, and those that stood when they were last looked at."""
+_LARGE_BYTES = 1 << 24
+"""Names and group records of so many bytes are counted without those that newer ones replaced."""
 
 
 def merge_columns(
@@ -107,7 +109,11 @@ class PartitionMerge:
 
     @property
     def _bytes(self) -> int:
-        return self._values.bytes + self._groups.bytes + self._topics.bytes + self._replay.newest.bytes
+        return self._values.bytes + self._record_bytes
+
+    @property
+    def _record_bytes(self) -> int:
+        return self._groups.bytes + self._topics.bytes + self._replay.newest.bytes
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`load` of another object, of the same profile and partition, continues."""
@@ -138,6 +144,9 @@ class PartitionMerge:
         offset_keys = np.flatnonzero(self._committed[: len(self._offset_keys)] != NOWHERE)
         offsets = self._offset_rows(offset_keys, self._committed[offset_keys])
         pending = self._offset_rows(*self._open.items())
+        if self._record_bytes > _LARGE_BYTES:
+            self._replay.newest.compact()
+        record_bytes = self._record_bytes
         self._replay.end(self._groups)
         return MergedShard(
             offsets_partition=self._offsets_partition,
@@ -147,6 +156,7 @@ class PartitionMerge:
             group_stats=self._stats.table(self._groups),
             groups_with_offsets=self._groups_with(offsets, pending),
             replay=self._replay,
+            record_bytes=record_bytes,
         )
 
     def _compact(self) -> None:
@@ -177,11 +187,7 @@ def _too_much(fold: SegmentFold, allowance: int) -> Damage:
     first = fold.first_offset or 0
     batches = read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[])
     position = next((batch.position for batch in batches if batch.last_offset >= first), 0)
-    detail = (
-        f"names and values that stand unpack to more than {allowance} bytes; {STANDING_VARIABLE} allows more, "
-        "where there is memory for it"
-    )
-    return Damage(fold.path, position, fold.first_offset, "too_large", detail)
+    return too_large(fold.path, "names and values that stand unpack", allowance, position, fold.first_offset)
 
 
 def _grown(array: npt.NDArray[Any], size: int, empty: object) -> npt.NDArray[Any]:

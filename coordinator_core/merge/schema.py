@@ -23,6 +23,7 @@ from coordinator_core.groups.model import (
     Transaction,
     TransactionOutcome,
 )
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.values import inverse
 
 BLOCK_ROWS = 1 << 20
@@ -116,18 +117,20 @@ class MergedPartition:
     load_failures: list[LoadFailure] = field(default_factory=list)
     carried: list[CarriedRecord] = field(default_factory=list)
     record_counts: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    record_bytes: int = 0
+    """Names and group records."""
 
     @cached_property
     def groups(self) -> dict[str, Group]:
         return self.tell_groups()
 
-    def to_state(self, *, whole_metadata: bool = True) -> PartitionState:
+    def to_state(self, *, whole_metadata: bool = True, long_texts: LongTexts | None = None) -> PartitionState:
         """The same as Python objects, one for every offset.
 
         Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for what compares them,
-        or does not look at them.
+        or does not look at them. ``long_texts`` is given what such digests stand for.
         """
-        told = partial(_committed_offsets, texts=_Texts(whole_metadata))
+        told = partial(_committed_offsets, texts=_Texts(whole_metadata, long_texts))
         pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
         for batch in self.pending.to_batches(max_chunksize=_STATE_ROWS):
             for offset_key, offset in told(batch):
@@ -148,14 +151,15 @@ class MergedPartition:
 class _Texts:
     """Text of offset keys and metadata, the same object wherever it is the same."""
 
-    def __init__(self, whole_metadata: bool) -> None:
+    def __init__(self, whole_metadata: bool, long_texts: LongTexts | None) -> None:
         self._whole_metadata = whole_metadata
+        self._long_texts = long_texts
         self._known: dict[str, str] = {}
 
     def of(self, name: str, values: Any) -> Any:
         """The values of a column as Python objects."""
         if name == "metadata" and not self._whole_metadata:
-            values = without_long_texts(values)
+            values = without_long_texts(values, self._long_texts)
         found = values.to_pylist()
         return [self._known.setdefault(text, text) for text in found] if name in _REPEATED else found
 
@@ -163,15 +167,23 @@ class _Texts:
 _REPEATED = frozenset(("group_id", "topic", "metadata", "topic_id"))
 
 
-def without_long_texts(texts: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """``texts`` with the SHA-256 of those that are longer than a few characters in their place."""
+def without_long_texts(texts: pa.ChunkedArray | pa.Array, long_texts: LongTexts | None = None) -> pa.Array:
+    """``texts`` with the SHA-256 of those that are longer than a few characters in their place.
+
+    A digest is longer than a few characters itself, so no text is taken for one. ``long_texts`` is given the texts;
+    ``ValueError`` for one that is no UTF-8.
+    """
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks()
     is_long = pc.greater(pc.binary_length(texts), _SHOWN_METADATA)
     # As Python's text they may take four times their bytes.
-    digests = [f"sha256:{sha256(text.as_buffer()).hexdigest()}" for text in texts.filter(is_long)]
+    found = texts.filter(is_long)
+    digests = [f"sha256:{sha256(text.as_buffer()).hexdigest()}" for text in found]
     if not digests:
         return texts
+    if long_texts is not None:
+        for digest, text in zip(digests, found, strict=True):
+            long_texts.add(digest, text.as_py())
     # Replaced in place, they would leave a buffer as large as it was.
     order = np.argsort(is_long.to_numpy(zero_copy_only=False), kind="stable")
     found = pa.concat_arrays([texts.filter(pc.invert(is_long)), pa.array(digests, texts.type)])

@@ -56,6 +56,7 @@ class MergedShard:
     group_stats: pa.Table
     groups_with_offsets: list[str]
     replay: GroupReplay
+    record_bytes: int = 0
 
     def stored(self, path: str) -> StoredShard:
         """Store the shard in two files: offsets at ``path`` (a path or URI), the rest beside it."""
@@ -264,6 +265,7 @@ def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
         load_failures=_by_record_offset([replay.load_failures for replay in replays]),
         carried=_by_record_offset([replay.carried for replay in replays]),
         record_counts=dict(record_counts),
+        record_bytes=sum(shard.record_bytes for shard in shards),
     )
 
 

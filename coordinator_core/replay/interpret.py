@@ -69,11 +69,7 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     ordinary = None if value is None else decode_record(key, value)
     if ordinary is not None:
         key_type, version, names, data = ordinary
-        if (
-            key_type in profile.known_key_types
-            and version <= max_value_version(key_type, profile)
-            and value_layouts(key_type, profile) is CURRENT
-        ):
+        if _is_current(key_type, version, profile):
             return _interpreted(key_type, version, names, data)
     try:
         decoded_key = decode_key(key)
@@ -96,6 +92,24 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     except RecordDecodeError as error:
         return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
     return _interpreted(key_type, version, decoded_key.data, fields)
+
+
+def current_values(profile: Profile) -> frozenset[tuple[int, int]]:
+    """Key types and value versions that the loader reads, and reads in the current layout."""
+    pairs = (
+        (key_type, version)
+        for key_type in profile.known_key_types
+        for version in range(max_value_version(key_type, profile) + 1)
+    )
+    return frozenset(pair for pair in pairs if _is_current(*pair, profile))
+
+
+def _is_current(key_type: int, version: int, profile: Profile) -> bool:
+    return (
+        key_type in profile.known_key_types
+        and version <= max_value_version(key_type, profile)
+        and value_layouts(key_type, profile) is CURRENT
+    )
 
 
 def value_layouts(key_type: int, profile: Profile) -> Layouts:

@@ -80,10 +80,11 @@ class _OpenTransaction:
 
 
 class SequentialReplayer:
-    """Replays the batches of one offsets partition under one profile."""
+    """Replays the batches of one offsets partition under one profile, with the metadata of commits or without."""
 
-    def __init__(self, profile: Profile, offsets_partition: int) -> None:
+    def __init__(self, profile: Profile, offsets_partition: int, *, with_metadata: bool = True) -> None:
         self._profile = profile
+        self._with_metadata = with_metadata
         self._state = PartitionState(offsets_partition)
         self._groups = group_loader(profile)
         self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(profile), self._state.offsets, self._state.pending)
@@ -195,7 +196,7 @@ class SequentialReplayer:
             return
         self._groups.touch(offset_key.group_id)
         offset = committed_offset(
-            commit.value,
+            commit.value if self._with_metadata else commit.value | {"metadata": ""},
             commit.version or 0,
             profile,
             record_offset=record.offset,

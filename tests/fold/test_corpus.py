@@ -14,7 +14,7 @@ from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Loader, Profile, profile_for_release
-from tests.cases import CASES, Case, cross_section
+from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.fold.parity import PROFILES, assert_merges, fold_batches, fold_in_runs, sequential_outcome
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -45,11 +45,17 @@ def pieces(log: PartitionLog, profile: Profile, on_damage: OnDamage) -> Iterator
         )
 
 
-@pytest.mark.parametrize("profile_of", [own_profile, other_profile], ids=["own rules", "other rules"])
 @every_case
-def test_segments(case: Case, profile_of: object) -> None:
-    assert callable(profile_of)
-    profile = profile_of(case)
+def test_segments(case: Case) -> None:
+    assert_folds(case, own_profile(case))
+
+
+@pytest.mark.parametrize("case", cross_section(CASES))
+def test_segments_by_other_rules(case: Case) -> None:
+    assert_folds(case, other_profile(case))
+
+
+def assert_folds(case: Case, profile: Profile) -> None:
     for log in partitions(case):
         expected, damage = sequential_outcome(log, profile, policy(case))
         found: list[Damage] = []
@@ -59,7 +65,7 @@ def test_segments(case: Case, profile_of: object) -> None:
         assert_merges(expected, folds, profile)
 
 
-@every_case
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_segments_folded_together(case: Case) -> None:
     profile = own_profile(case)
     for log in partitions(case):
@@ -70,7 +76,7 @@ def test_segments_folded_together(case: Case) -> None:
             assert_merges(expected, folds, profile)
 
 
-@pytest.mark.parametrize("case", cross_section(CASES))
+@pytest.mark.parametrize("case", cross_section(CASES, FEW_CASES))
 def test_one_batch_pieces(case: Case) -> None:
     profile = own_profile(case)
     for log in partitions(case):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
@@ -22,10 +22,11 @@ from coordinator_core.merge.group_records import KEY_TYPE_ROLES
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.plain import read_plain, write_plain
 from coordinator_core.merge.shards import combine_shards
-from coordinator_core.records.codec import decode_value, encode_key, encode_value
+from coordinator_core.records.codec import decode_record, decode_value, encode_key, encode_value
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES, SHARE_4_0_LAYOUT
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.interpret import Interpreted, interpret
+from tests.examples import examples
 from tests.fold.group_histories import (
     TOPIC_IDS,
     Item,
@@ -49,7 +50,7 @@ MODERN = {
 NEWEST = PROFILES["4.3.1"]
 
 every_profile = pytest.mark.parametrize("name", MODERN)
-many = settings(max_examples=50)
+many = examples(50)
 
 
 def history(records: Sequence[Item], size: int = 3) -> History:
@@ -137,6 +138,23 @@ def test_what_coordinators_write_gets_no_note(records: list[Item]) -> None:
     assert history(records).replay(NEWEST).load_failures == []
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Item]:
+    """The records that a merge decodes from now on."""
+    decoded: list[Item] = []
+
+    def decoding(key: bytes, value: bytes) -> Any:
+        decoded.append((key, value))
+        return decode_record(key, value)
+
+    def interpreting(record_offset: int, key: bytes | None, value: bytes | None, profile: Profile) -> Interpreted:
+        decoded.append((key, value))
+        return interpret(record_offset, key, value, profile)
+
+    monkeypatch.setattr(group_replay, "decode_record", decoding)
+    monkeypatch.setattr(group_replay, "interpret", interpreting)
+    return decoded
+
+
 def test_only_what_stands_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [("join", group, 3 * turn) for turn in range(4) for group in range(2)]
     steps += [("rebalance", group, turn) for turn in range(50) for group in range(2)]
@@ -151,13 +169,7 @@ def test_only_what_stands_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     records = items(steps, ("g", "h", "i", "j"))
     newest = {key: value for key, value in records if key and key[1] > 1}
     standing = sum(value is not None for value in newest.values())
-    decoded: list[int] = []
-
-    def counting(record_offset: int, *record: Any) -> Interpreted:
-        decoded.append(record_offset)
-        return interpret(record_offset, *record)
-
-    monkeypatch.setattr(group_replay, "interpret", counting)
+    decoded = counted(monkeypatch)
     log = history(records)
     assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, [20, 40]), NEWEST)))
     assert len(decoded) == len(set(decoded)) == standing
@@ -169,13 +181,7 @@ def test_a_group_is_replayed_record_by_record_only_from_its_note_on(monkeypatch:
     odd = (encode_key(3, {"groupId": "g"}), encode_value(3, 0, {"epoch": 9, "metadataHash": 0}) + b"x")
     after = items([("join", 0, 0), *[("rebalance", 0, turn) for turn in range(4)]], ("g",))
     others = items([("join", 0, 0), *[("rebalance", 0, turn) for turn in range(30)]], ("h",))
-    decoded: list[int] = []
-
-    def counting(record_offset: int, *record: Any) -> Interpreted:
-        decoded.append(record_offset)
-        return interpret(record_offset, *record)
-
-    monkeypatch.setattr(group_replay, "interpret", counting)
+    decoded = counted(monkeypatch)
     log = history([*before, *others, odd, *after])
     assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, [9]), NEWEST)))
     standing = len({key for key, _ in before}) + len({key for key, _ in others})
@@ -286,7 +292,7 @@ def one_key(key_type: int) -> bytes:
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES)
-@settings(max_examples=8)
+@examples(8)
 @given(draw=st.data())
 def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int, draw: st.DataObject) -> None:
     data = draw.draw(ordinary_data_for(RECORD_TYPES[key_type].value, version))
@@ -296,7 +302,7 @@ def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int,
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES_4_0)
-@settings(max_examples=25)
+@examples(25)
 @given(draw=st.data())
 def test_the_first_share_groups_have_shapes_of_their_own(key_type: int, version: int, draw: st.DataObject) -> None:
     schema = RECORD_TYPES[key_type].other_layouts[SHARE_4_0_LAYOUT]
@@ -305,7 +311,7 @@ def test_the_first_share_groups_have_shapes_of_their_own(key_type: int, version:
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES)
-@settings(max_examples=25)
+@examples(25)
 @given(draw=st.data())
 def test_what_has_a_shape_is_read_by_its_schema(key_type: int, version: int, draw: st.DataObject) -> None:
     value = bytearray(encode_value(key_type, version, draw.draw(data_for(RECORD_TYPES[key_type].value, version))))

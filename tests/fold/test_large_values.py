@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.cli.app import run as regroup
@@ -31,13 +32,14 @@ from coordinator_core.log.types import Codec, PartitionLog, Snapshot
 from coordinator_core.merge import packed
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition
-from coordinator_core.runs import rows
+from coordinator_core.replay.explain import Subject, explain_partition
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import PartitionDigest, canonical_rows, digests_of
 from coordinator_core.runs.tables import offset_rows
 from coordinator_core.runs.verify import verify_run
+from tests.examples import examples
 from tests.fold.parity import PROFILES, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, encoded_key, offset_value
 from tests.log.builders import build_batch
@@ -148,6 +150,33 @@ def test_more_than_is_allowed_is_refused_where_it_is(tmp_path: Path, monkeypatch
             replay_snapshot(snapshot, PROFILE, on_damage=on_damage, damage=[])
 
 
+def test_partitions_that_are_held_together_are_limited_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is below the limit: five of metadata, or of names."""
+    for name in ("metadata", "names"):
+        partitions = []
+        for number in range(5):
+            log = (
+                commits(1, metadata=32_000 + number)
+                if name == "metadata"
+                else commits(1, topic=b"%d" % number * 30_000, metadata=0)
+            )
+            (tmp_path / name / str(number)).mkdir(parents=True)
+            partitions.append(replace(write_log(tmp_path / name / str(number), log), offsets_partition=number))
+        snapshot = Snapshot((), tuple(partitions), (), (), {})
+        one = COMMITS * 32_100 if name == "metadata" else 32_000
+        monkeypatch.setenv(STANDING_VARIABLE, str(3 * one))
+        for texts in (packed.LongTexts(), None):
+            with pytest.raises(DamagedInputError, match=f"up to 3 unpacks to more than {3 * one} bytes") as refused:
+                replay_snapshot(snapshot, PROFILE, damage=[], whole_metadata=texts is None, long_texts=texts)
+            assert refused.value.damage.path == partitions[3].segments[0].path
+        place = RunPlace(str(tmp_path / "runs" / name), "c", "w", "r")
+        assert replay_to_run(snapshot, place, profile=PROFILE, now_ms=1)["tables"]["offsets"]["rows"] == 5 * COMMITS
+        monkeypatch.delenv(STANDING_VARIABLE)
+        assert len(replay_snapshot(snapshot, PROFILE, damage=[])) == 5
+
+
 def test_what_is_superseded_does_not_count(tmp_path: Path) -> None:
     """Eight folds with the same offset keys."""
     one = commits(1, per_batch=200)
@@ -179,14 +208,14 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(value=values, items=st.sampled_from((0, 1, 2, 300)))
 def test_json_in_pieces_is_json(value: object, items: int) -> None:
     for document in (value, {"a": [{"b": [value] * items}]}):
         assert "".join(json_pieces(document)) == json.dumps(document, ensure_ascii=False)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(texts=st.lists(st.one_of(st.text(max_size=3), st.integers(990, 5000).map(lambda n: "ü" * n)), max_size=40))
 def test_packed_texts_come_back(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -220,10 +249,9 @@ def run(tmp_path: Path) -> Run:
     return open_run(place.path)
 
 
-def test_tables_are_read_a_block_at_a_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "BLOCK_ROWS", 50)
+def test_tables_are_read_a_block_at_a_time(run: Run) -> None:
     whole = run.table("offsets")
-    found = [block for _, block in run.blocks("offsets", whole.schema)]
+    found = [block for _, block in run.blocks("offsets", whole.schema, block_rows=50)]
     assert max(block.num_rows for block in found) == 50
     assert pa.concat_tables(found).equals(whole)
     del whole, found
@@ -232,6 +260,49 @@ def test_tables_are_read_a_block_at_a_time(run: Run, monkeypatch: pytest.MonkeyP
     assert pa.total_allocated_bytes() - held < MIB
     assert set(pc.utf8_length(short["metadata"]).to_pylist()) == {len("sha256:") + 64}
     assert verify_run(run).status == "clean"
+
+
+def test_metadata_wait_packed_until_they_are_shown(
+    run: Run, tmp_path: Path, small_blocks: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tracemalloc.start()
+    try:
+        texts, arrow = packed.LongTexts(), pa.total_allocated_bytes()
+        (state,) = run.states(whole_metadata=False, long_texts=texts)
+        held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * MIB < 4 * COMMITS * 32_000
+    stored = [{"n": key.partition, "metadata": offset.metadata} for key, offset in state.offsets.items()]
+    mixed: list[dict[str, object]] = [*stored[::-1], {"n": -1, "metadata": None}, *stored[::7]]
+    expected = [row | {"metadata": "m" * 32_000 + str(row["n"])} if row["metadata"] else row for row in mixed]
+    assert list(texts.whole(mixed, "metadata")) == expected
+    assert list(texts.whole([], "metadata")) == []
+    directory = tmp_path / "log" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(commits(4).batches))
+    log = str(directory.parent)
+    shown = []
+    for source in (run.path, log):
+        release = ["--kafka-version", "4.3.1", "--no-fold-cache"] if source == log else []
+        assert regroup(["describe", source, "--format", "json", *release]) == ExitCode.CLEAN
+        shown.append(json.loads(capfd.readouterr().out)["groups"][0]["offsets"])
+    assert shown[0] == shown[1]
+    assert [row["metadata"] for row in shown[0]] == ["m" * 32_000 + str(number) for number in range(4 * COMMITS)]
+
+
+def test_explain_keeps_no_metadata(tmp_path: Path) -> None:
+    log = write_log(tmp_path, commits(10))
+    subject, held = Subject("g"), [0]
+    tracemalloc.start()
+    try:
+        for event in explain_partition(log, PROFILE, subject, damage=[]):
+            if event.record_offset % COMMITS == 0:
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert len(held) == 11
+    assert max(held) < 16 * MIB < 10 * COMMITS * 32_000
 
 
 def test_more_of_a_table_than_is_allowed_is_refused(
@@ -247,6 +318,7 @@ def test_more_of_a_table_than_is_allowed_is_refused(
     assert regroup(["verify", run.path]) == ExitCode.CLEAN
 
 
+@pytest.mark.full
 def test_compact_does_not_hold_metadata_several_times(tmp_path: Path) -> None:
     """100 KB of log with 450 MB of metadata: 3.4 GB before."""
     directory = tmp_path / "logs" / "__consumer_offsets-0"

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold import unpacking
@@ -23,6 +23,7 @@ from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, Snapshot
 from coordinator_core.log.windows import SegmentWindows
+from tests.examples import examples
 from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, logs
 from tests.log.builders import build_batch
@@ -32,7 +33,7 @@ RULES = FoldRules.of(PROFILE)
 
 
 @every_profile
-@settings(max_examples=20)
+@examples(20)
 @given(log=logs)
 def test_parts_give_the_sequential_state(name: str, log: Log) -> None:
     """With a part for each batch, by every way of reading."""
@@ -69,7 +70,7 @@ def test_a_part_does_not_end_with_a_batch_that_the_next_one_refutes(tmp_path: Pa
 
 
 @every_profile
-@settings(max_examples=20)
+@examples(20)
 @given(log=logs)
 def test_long_segments_are_folded_in_parts(name: str, log: Log) -> None:
     """With a part for each batch; the fingerprint, of all bytes, comes with the last one, and no cache is asked."""

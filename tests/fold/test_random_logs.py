@@ -6,10 +6,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import NO_ROWS, SegmentFold
+from tests.examples import examples
 from tests.fold.parity import (
     PROFILES,
     assert_merges,
@@ -22,7 +23,7 @@ from tests.fold.parity import (
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.replay.reference import replay_partition
 
-random_logs = settings(max_examples=40)
+random_logs = examples(40)
 
 
 def without_rows(fold: SegmentFold) -> SegmentFold:
@@ -52,7 +53,7 @@ def test_any_cut_gives_the_sequential_state(name: str, log: Log, cuts: set[int])
 
 
 @every_profile
-@settings(max_examples=30)
+@examples(30)
 @given(log=contended_logs)
 def test_a_cut_at_every_boundary(name: str, log: Log) -> None:
     profile = PROFILES[name]

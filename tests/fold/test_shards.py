@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import Damage
@@ -37,6 +37,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows
+from tests.examples import examples
 from tests.fold.parity import (
     PROFILES,
     differences,
@@ -51,7 +52,7 @@ from tests.log.builders import build_batch
 from tests.replay.histories import History, encoded_key, offset_value, replay_batches
 
 IN_PARTS = Limits(kept_floor_bytes=0, kept_ratio=0)
-random_logs = settings(max_examples=25)
+random_logs = examples(25)
 
 
 def merged_in_shards(folds: Sequence[SegmentFold], profile: Profile, count: int, directory: Path) -> MergedPartition:
@@ -159,7 +160,7 @@ def test_failures_at_one_offset_have_an_order() -> None:
 
 
 @every_profile
-@settings(max_examples=15)
+@examples(15)
 @given(log=st.one_of(logs, contended_logs))
 def test_values_that_no_longer_stand_may_be_dropped_at_any_time(name: str, log: Log) -> None:
     profile = PROFILES[name]
@@ -204,7 +205,7 @@ def test_shards_share_the_offset_keys_evenly() -> None:
     assert min(sizes) > 800
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     offsets=st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=4),
     block_rows=st.integers(1, 9),

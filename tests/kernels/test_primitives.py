@@ -9,10 +9,11 @@ from typing import Any
 import crc32c
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.kernels.layout import INVALID, Unusual
+from tests.examples import examples
 
 COMPILED = importlib.import_module("coordinator_core.kernels.compiled")
 PLAIN = importlib.import_module("coordinator_core.kernels.primitives")
@@ -63,7 +64,7 @@ def is_plain(data: bytes) -> bool:
 
 
 @both
-@settings(max_examples=400)
+@examples(400)
 @given(
     data=st.one_of(st.binary(max_size=12), st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass")))
 )

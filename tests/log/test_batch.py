@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.log.batch import batch_records, control_type, iter_batch_records, parse_batch
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, ControlType, Record
+from tests.examples import examples
 from tests.log.builders import (
     NOW_MS,
     NewRecord,
@@ -344,7 +345,7 @@ def batches(draw: st.DrawFn) -> tuple[list[NewRecord], dict[str, object]]:
     return items, options
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(batch=batches(), base_offset=st.integers(0, 1 << 62))
 def test_what_was_built_is_read(batch: tuple[list[NewRecord], dict[str, object]], base_offset: int) -> None:
     items, options = batch

@@ -53,7 +53,12 @@ LOGS = {
         for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
     },
 }
-every_log = pytest.mark.parametrize("name", LOGS)
+IN_ANOTHER_FORMAT = {f"format {each}" for each in ("0 gzip", "0 snappy", "1 gzip", "1 lz4", "2 gzip", "2 snappy")}
+"""Logs of the full tier: another format has their codec."""
+
+every_log = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in IN_ANOTHER_FORMAT else name for name in LOGS]
+)
 
 
 def read(log: PartitionLog, on_damage: OnDamage = OnDamage.FAIL) -> tuple[list[list[Record]], list[Damage]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import DamagedInputError
@@ -11,6 +11,7 @@ from coordinator_core.log.batch import batch_records
 from coordinator_core.log.legacy import parse_message
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, Record
+from tests.examples import examples
 from tests.log.builders import NOW_MS, build_message, build_wrapper, compress
 
 PATH = "segment.log"
@@ -187,7 +188,7 @@ class TestWrappers:
         assert record.crc_valid is False
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     items=st.lists(
         st.tuples(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.records.blobs import (
@@ -26,9 +26,10 @@ from tests.blobs import (
     encode_connect_metadata,
     encode_consumer_subscription,
 )
+from tests.examples import examples
 from tests.records.strategies import data_for
 
-EXAMPLES = settings(max_examples=60)
+EXAMPLES = examples(60)
 DECODERS = [
     decode_consumer_subscription,
     decode_consumer_assignment,
@@ -129,7 +130,7 @@ def test_refused(decode: Decoder, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("decode", DECODERS)
-@settings(max_examples=200)
+@examples(200)
 @given(data=st.binary(max_size=60))
 def test_garbage(decode: Decoder, data: bytes) -> None:
     with suppress(RecordDecodeError):

@@ -7,17 +7,18 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.records.codec import CURRENT, Value, decode_key, decode_value, encode_key, encode_value
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.wire import RecordDecodeError
+from tests.examples import examples
 from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 
 HUGE = "ffffffff07"
-EXAMPLES = settings(max_examples=300)
+EXAMPLES = examples(300)
 
 
 @EXAMPLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.records.codec import (
@@ -20,9 +20,10 @@ from coordinator_core.records.ordinary import ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import Reader
+from tests.examples import examples
 from tests.records.strategies import data_for, ordinary_data_for
 
-EXAMPLES = settings(max_examples=20)
+EXAMPLES = examples(20)
 _BEFORE = b"\x00\x00"
 
 _SCHEMAS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.records.codec import (
@@ -19,10 +19,11 @@ from coordinator_core.records.codec import (
     encode_value,
 )
 from coordinator_core.records.schemas import RECORD_TYPES
+from tests.examples import examples
 from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 
-EXAMPLES = settings(max_examples=50)
+EXAMPLES = examples(50)
 
 _CHOICES = {"preview-3.7": PREVIEW_3_7, "share-3.9": SHARE_3_9, "share-4.0": SHARE_4_0}
 _CURRENT = [
