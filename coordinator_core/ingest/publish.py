@@ -26,6 +26,7 @@ from coordinator_core.ingest.framing import frame, window
 from coordinator_core.ingest.rows import BadRowsError, Rows, parquet_files, read_rows
 from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import RECORDS_FILE
+from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 RECORDS_VERSION = 1
@@ -117,6 +118,8 @@ def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
     """Segments made of the records of one file; a segment is named by its first record offset."""
     runs: dict[int, _Run] = {}
     segments: dict[int, _Segment] = {}
+    entry = storage.stat(path)
+    allowance, written = standing_allowance(0 if entry is None else entry.size), 0
     for rows in read_rows(path):
         row, first = int(rows.row[0]), int(rows.offset[0])
         run = runs.setdefault(rows.partition, _Run(path, rows.partition, row, first, row, first))
@@ -128,6 +131,10 @@ def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
                 path_of.parent.mkdir(exist_ok=True)
                 segment = segments[rows.partition] = _Segment(path_of, window(base_offset))
             segment.append(batch)
+            written += len(batch)
+            if written > allowance:
+                told = f"the records unpack to more than {allowance} bytes; {STANDING_VARIABLE} allows more"
+                raise BadRowsError(path, row, "too_large", told)
     return list(runs.values())
 
 

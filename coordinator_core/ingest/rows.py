@@ -17,9 +17,17 @@ import pyarrow.parquet as pq
 
 from coordinator_core import storage
 from coordinator_core.errors import ExitCode, RegroupError, UsageError
+from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.untrusted import INT32_END, INT64_END
 
 ROWS_PER_READ = 4096
+
+_LIMITS = Limits()
+_PIECE_BYTES = 1 << 26
+"""Bytes of keys, values and topics that are handled at once: Parquet stores a value once that all rows have."""
+_HEADERS_OF_GROUP = 1 << 24
+"""Most headers of a row group. Records of this topic have none."""
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _TIMESTAMP_TYPES = (-1, CREATE_TIME, LOG_APPEND_TIME)
@@ -33,6 +41,8 @@ _KINDS = {
     "timestampType": "int",
 }
 _HEADERS = "headers"
+_SIZED = ("key", "value", "topic")
+"""Columns with values of any size."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -112,13 +122,54 @@ def read_rows(path: str) -> Iterator[Rows]:
     system, inner = storage.filesystem(path)
     row = 0
     try:
-        with pq.ParquetFile(inner, filesystem=system, coerce_int96_timestamp_unit="ms") as file:
+        options = {"coerce_int96_timestamp_unit": "ms", "read_dictionary": list(_SIZED)}
+        with pq.ParquetFile(inner, filesystem=system, **options) as file:
             names = _columns(path, file.schema_arrow)
+            _check_headers(path, file.metadata)
             for batch in file.iter_batches(ROWS_PER_READ, columns=names):
-                yield from _rows(path, row, batch)
-                row += len(batch)
+                batch.validate(full=True)
+                for piece in _pieces(path, row, batch):
+                    yield from _rows(path, row, piece)
+                    row += len(piece)
     except (pa.ArrowException, OSError) as error:
         raise BadRowsError(path, row or None, "unreadable", " ".join(str(error).split())) from None
+
+
+def _check_headers(path: str, file: pq.FileMetaData) -> None:
+    """An error for a row group of more headers than fit in memory: none of them need take a byte in the file."""
+    for number in range(file.num_row_groups):
+        group = file.row_group(number)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        most = max((one.num_values for one in columns if one.path_in_schema.startswith(f"{_HEADERS}.")), default=0)
+        if most > _HEADERS_OF_GROUP:
+            raise BadRowsError(path, None, "too_large", f"{most} headers in row group {number}")
+
+
+def _pieces(path: str, first_row: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """``batch`` in parts of so many bytes and headers as are handled at once."""
+    sizes = sum((_sizes(batch[name]) for name in _SIZED), np.zeros(len(batch), np.int64))
+    headers = np.zeros(len(batch), np.int64)
+    if _HEADERS in batch.schema.names:
+        headers = _numbers(pc.fill_null(pc.list_value_length(batch[_HEADERS]), 0))
+    for what, found, most in (("bytes", sizes, _LIMITS.max_batch_bytes), ("headers", headers, _LIMITS.max_records)):
+        if len(large := np.flatnonzero(found > most)):
+            row = int(large[0])
+            raise BadRowsError(path, first_row + row, "too_large", f"{found[row]} {what}, a record has at most {most}")
+    # Headers that have no bytes are counted as if they had some.
+    ends = np.cumsum(sizes + headers * (_PIECE_BYTES // _LIMITS.max_records))
+    start = 0
+    while start < len(batch):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _PIECE_BYTES, "right")))
+        yield batch.slice(start, stop - start)
+        start = stop
+
+
+def _sizes(column: pa.Array) -> Int64s:
+    """Bytes of each value."""
+    if isinstance(column, pa.DictionaryArray):
+        return _numbers(pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0))
+    return _numbers(pc.fill_null(pc.binary_length(column), 0))
 
 
 def _columns(path: str, schema: pa.Schema) -> list[str]:
@@ -131,8 +182,12 @@ def _columns(path: str, schema: pa.Schema) -> list[str]:
             "missing_columns",
             f"{', '.join(missing)}; it has {', '.join(schema.names)}, and a record has {', '.join(_KINDS)}",
         )
+    for name in (*_KINDS, _HEADERS):
+        if schema.names.count(name) > 1:
+            raise BadRowsError(path, None, "column_type", f"there are {schema.names.count(name)} columns {name}")
     for name, kind in _KINDS.items():
         found = schema.field(name).type
+        found = found.value_type if pa.types.is_dictionary(found) else found
         if not _is(found, kind):
             raise BadRowsError(path, None, "column_type", f"{name} is {found}, not {kind}")
     headers = [_HEADERS] if _HEADERS in schema.names else []
@@ -152,8 +207,7 @@ def _is(found: pa.DataType, kind: str) -> bool:
         case "binary":
             return bool(types.is_binary(found) or types.is_large_binary(found))
         case "string":
-            text = found.value_type if types.is_dictionary(found) else found
-            return bool(types.is_string(text) or types.is_large_string(text))
+            return bool(types.is_string(found) or types.is_large_string(found))
         case "int":
             return bool(types.is_signed_integer(found))
         case _:
@@ -164,7 +218,10 @@ def _is_headers(found: pa.DataType) -> bool:
     if not (pa.types.is_list(found) or pa.types.is_large_list(found)):
         return False
     item = found.value_type
-    return bool(pa.types.is_struct(item)) and {field.name for field in item} == {"key", "value"}
+    if not pa.types.is_struct(item) or sorted(field.name for field in item) != ["key", "value"]:
+        return False
+    value = item.field("value").type
+    return _is(item.field("key").type, "string") and (_is(value, "binary") or _is(value, "string"))
 
 
 def _rows(path: str, first_row: int, batch: pa.RecordBatch) -> Iterator[Rows]:
@@ -174,19 +231,31 @@ def _rows(path: str, first_row: int, batch: pa.RecordBatch) -> Iterator[Rows]:
         refuse(batch[name].is_null(), f"null_{name}", "a record has one")
     topic = batch["topic"].cast(pa.string())
     refuse(pc.not_equal(topic, OFFSETS_TOPIC), "other_topic", f"a record of {{}}, not of {OFFSETS_TOPIC}", topic)
-    for name in ("partition", "offset"):
-        refuse(pc.less(batch[name], 0), f"bad_{name}", "{}", batch[name])
+    timestamps = pa.array(_milliseconds(batch["timestamp"]))
+    for name, values, first, end in (
+        ("partition", batch["partition"], 0, INT32_END),
+        # A log that ends beyond an int64 is none, and so are times that differ by more.
+        ("offset", batch["offset"], 0, INT64_END - 1),
+        ("timestamp", timestamps, -1, INT64_END // 2),
+    ):
+        numbers = values.cast(pa.int64())
+        wrong = pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end))
+        refuse(wrong, f"bad_{name}", "{}", numbers)
     kinds = batch["timestampType"].cast(pa.int64())
     known = pc.is_in(kinds, pa.array(_TIMESTAMP_TYPES, pa.int64()))
     refuse(pc.invert(known), "bad_timestampType", "{} is none of Kafka's", kinds)
     headers = batch[_HEADERS] if _HEADERS in batch.schema.names else None
+    if headers is not None:
+        items = pc.list_flatten(headers)
+        empty = pc.list_parent_indices(headers).filter(items.is_null())
+        refuse(pc.is_in(pa.array(np.arange(len(batch))), empty), "bad_headers", "a header has a key and a value")
     if headers is not None and not pc.any(pc.greater(pc.list_value_length(headers), 0)).as_py():
         headers = None
     whole = Rows(
         -1,
         np.arange(first_row, first_row + len(batch)),
         _numbers(batch["offset"]),
-        _milliseconds(batch["timestamp"]),
+        _numbers(timestamps),
         _numbers(kinds),
         batch["key"].cast(pa.large_binary()),
         batch["value"].cast(pa.large_binary()),

@@ -23,6 +23,8 @@ from coordinator_core.jsontext import from_json, parse_json, to_json
 from coordinator_core.untrusted import exact_row
 
 PLAN_VERSION = 1
+_ITEMS = 64
+"""Rows that are made text at once."""
 NO_EPOCH = -1
 """``RecordBatch.NO_PARTITION_LEADER_EPOCH``: a consumer takes the offset as it stands."""
 
@@ -177,7 +179,10 @@ def digest_of(document: Any) -> str:
 
 def state_digest(offsets: Iterable[tuple[OffsetKey, Value]]) -> str:
     """SHA-256 (hex) of committed offsets, equal exactly when they are: offset, leader epoch and metadata by key."""
-    return digest_of(sorted([[*key, *value] for key, value in offsets]))
+    digest = hashlib.sha256()
+    for portion in _listed([*key, *value] for key, value in sorted(offsets)):
+        digest.update(portion)
+    return digest.hexdigest()
 
 
 def after_of(rows: Iterable[Row]) -> Iterator[tuple[OffsetKey, Value]]:
@@ -193,28 +198,39 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def write_plan(path: str | None, plan: Plan) -> str:
     """Write the file of a plan; its digest. ``None``: only its digest.
 
-    JSON is made group by group: as one document a plan of 500 000 offsets took a gigabyte.
+    JSON is made row by row: metadata may be gigabytes, and as one document a plan of 500 000 offsets took one.
     """
-    groups: Iterable[bytes] = map(canonical, plan.groups)
-    if path is not None:
-        groups = list(groups)
     about = to_json(replace(plan, groups=())) | {"counts": plan.counts()}
     digest = hashlib.sha256()
-    for portion in _portions(about, groups):
+    for portion in _portions(about, plan.groups):
         digest.update(portion)
     text = digest.hexdigest()
     if path is not None:
-        storage.write_atomic(path, itertools.chain(_portions(about | {"digest": text}, groups), [b"\n"]))
+        storage.write_atomic(path, itertools.chain(_portions(about | {"digest": text}, plan.groups), [b"\n"]))
     return text
 
 
-def _portions(about: dict[str, Any], groups: Iterable[bytes]) -> Iterator[bytes]:
-    """Canonical JSON of the document ``about`` with its ``groups``, which have theirs already."""
+def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[bytes]:
+    """Canonical JSON of the document ``about`` with its ``groups``."""
     head, tail = canonical(about).split(b'"groups":[]')
-    yield head + b'"groups":['
-    for at, group in enumerate(groups):
-        yield b"," + group if at else group
-    yield b"]" + tail
+    yield head + b'"groups":'
+    first = b"["
+    for group in groups:
+        before, after = canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
+        yield first + before + b'"rows":'
+        yield from _listed(group.rows)
+        yield after
+        first = b","
+    yield (b"[]" if first == b"[" else b"]") + tail
+
+
+def _listed(items: Iterable[Any]) -> Iterator[bytes]:
+    """Canonical JSON of a list, some items at a time."""
+    first, items = b"[", iter(items)
+    while some := list(itertools.islice(items, _ITEMS)):
+        yield first + canonical(some)[1:-1]
+        first = b","
+    yield b"[]" if first == b"[" else b"]"
 
 
 def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]:

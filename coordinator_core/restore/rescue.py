@@ -148,7 +148,7 @@ def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFai
 
 
 def _replayed(log: PartitionLog, profile: Profile) -> list[PartitionState]:
-    return replay_snapshot(Snapshot((), (log,), (), (), {}), profile, damage=[])
+    return replay_snapshot(Snapshot((), (log,), (), (), {}), profile, damage=[], whole_metadata=False)
 
 
 def _written(log: PartitionLog, dropped: Collection[int], profile: Profile, directory: Path) -> PartitionLog:

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.rules.parts import RunPart
-from coordinator_core.runs.proof import open_parquet
-from coordinator_core.runs.read import Run, RunError
-from coordinator_core.runs.rows import Bounded, ImpossibleRowError, declared, impossible_row
+from coordinator_core.runs.read import Run
+from coordinator_core.runs.rows import BLOCK_ROWS, SMALL_ROWS, Bounded, ImpossibleRowError
 from coordinator_core.runs.schemas import TABLES
 
 Int64s = npt.NDArray[np.int64]
@@ -34,53 +32,23 @@ class Columns:
         self._numbers: dict[str, Int64s] = {}
 
     def __len__(self) -> int:
-        if isinstance(self._run, RunPart):
-            return len(self.array("offsets_partition"))
-        return int(self._run.manifest["tables"][self.table]["rows"])
+        return len(self.array("offsets_partition"))
 
     def load(self, *columns: str) -> None:
         """Read columns in one go."""
         wanted = [name for name in columns if name not in self._arrays]
-        if not wanted or not self._run.has_table(self.table):
-            if wanted:
-                raise RunError(f"{self._run.path} has no table {self.table!r}")
+        if not wanted:
             return
         bounded = Bounded(self._run.table_bytes(self.table))
-        large = pa.schema([self.schema.field(name) for name in wanted if _is_large(self.schema.field(name))])
-        small = [name for name in wanted if name not in large.names]
-        found = []
-        if small:
-            found.append(self._small(small, bounded))
-        if large.names:
-            found.append([bounded.take(path, rows) for path, rows in self._run.blocks(self.table, large)])
-        for tables in found:
-            rows = pa.concat_tables(tables).unify_dictionaries()
-            if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
-                raise RunError(
-                    f"{self._run.path}: table {self.table} has {rows.num_rows} rows, its manifest says {len(self)}"
-                )
-            for name in rows.column_names:
+        for is_large, block_rows in ((False, SMALL_ROWS), (True, BLOCK_ROWS)):
+            fields = [field for field in map(self.schema.field, wanted) if _is_large(field) is is_large]
+            if not fields:
+                continue
+            target = pa.schema(map(_kept_as, fields))
+            found = [bounded.take(path, rows) for path, rows in self._run.blocks(self.table, target, block_rows)]
+            rows = pa.concat_tables([target.empty_table(), *found]).unify_dictionaries()
+            for name in target.names:
                 self._arrays[name] = rows[name].combine_chunks()
-
-    def _small(self, wanted: Sequence[str], bounded: Bounded) -> list[pa.Table]:
-        """Numbers, and names as dictionaries: what unpacks to little."""
-        target = pa.schema([_kept_as(self.schema.field(name)) for name in wanted])
-        tables = [target.empty_table()]
-        try:
-            names = [name for name in wanted if name in _NAMES]
-            for path, proof in self._run.parquet_files(self.table):
-                with open_parquet(path, proof, read_dictionary=names) as parquet:
-                    if isinstance(self._run, RunPart):
-                        rows = self._run.rows(parquet, wanted)
-                    else:
-                        rows = parquet.read(columns=wanted)
-                    rows = declared(path, rows, target, None if isinstance(self._run, RunPart) else 0)
-                    tables.append(bounded.take(path, rows))
-        except KeyError as error:
-            raise impossible_row(path, None, f"the table has no column {error}") from None
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
-        return tables
 
     def each(self, column: str, measure: Callable[[pa.Array], Int64s]) -> Int64s:
         """``measure`` (int64, one a value) of a column of text that need not be in memory whole."""

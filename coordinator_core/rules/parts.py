@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,19 +31,11 @@ class RunPart(Run):
     def impossible(self, error: ImpossibleRowError, *, is_whole: bool = False) -> DamagedInputError:
         return super().impossible(error, is_whole=False)
 
-    def rows(self, parquet: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-        """The wanted rows of one file of a table, at least with ``columns``."""
-        names = list(dict.fromkeys([*columns, _PARTITION]))
-        return self._wanted(parquet.read_row_groups(self._row_groups(parquet), columns=names))
-
-    def _wanted(self, rows: pa.Table) -> pa.Table:
-        wanted = pa.array(sorted(self.partitions), rows[_PARTITION].type)
-        return rows.filter(pc.is_in(rows[_PARTITION], wanted))
-
-    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema, block_rows: int) -> Iterator[pa.Table]:
         with_place = schema if _PARTITION in schema.names else schema.append(pa.field(_PARTITION, pa.int32()))
-        for rows in blocks(path, parquet, with_place, self._row_groups(parquet)):
-            yield self._wanted(rows).select(schema.names)
+        wanted = pa.array(sorted(self.partitions), pa.int32())
+        for rows in blocks(path, parquet, with_place, self._row_groups(parquet), block_rows=block_rows):
+            yield rows.filter(pc.is_in(rows[_PARTITION], wanted)).select(schema.names)
 
     def _check_rows(self, name: str, read: int) -> None:
         """The manifest tells rows of the whole run."""

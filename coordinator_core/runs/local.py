@@ -25,9 +25,9 @@ from coordinator_core.fold.tasks import (
     most_run_bytes,
     run_fold_task,
 )
-from coordinator_core.log.limits import standing_allowance
+from coordinator_core.log.limits import standing_allowance, too_large
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.folding import Folding
 from coordinator_core.runs.place import RunPlace, source_directories
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from coordinator_core.groups.model import PartitionState
+    from coordinator_core.merge.packed import LongTexts
     from coordinator_core.merge.schema import MergedPartition, RowBlocks
     from coordinator_core.runs.manifest import PartitionFacts
     from coordinator_core.runs.publish import Manifest
@@ -54,21 +55,33 @@ def replay_snapshot(
     damage: list[Damage],
     cache: FoldCache | None = None,
     whole_metadata: bool = True,
+    long_texts: LongTexts | None = None,
 ) -> list[PartitionState]:
     """State of every offsets partition of ``source``, sorted by partition.
 
-    ``whole_metadata`` is that of :meth:`MergedPartition.to_state`.
+    ``whole_metadata`` and ``long_texts`` are those of :meth:`MergedPartition.to_state`.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
-    segments; else appends what it found to ``damage``, in that order.
+    segments; else appends what it found to ``damage``, in that order. Raises it too where names, group records and
+    metadata of all partitions together are more than may stand of a log of this size.
     """
     damage += check_source(source, on_damage)
+    logs = {log.offsets_partition: log for log in snapshot_of(source).partitions}
+    allowance, held = standing_allowance(sum(log.size for log in logs.values())), 0
     states = []
-    replayed = replay_partitions(source, profile, on_damage=on_damage, cache=cache, whole_metadata=whole_metadata)
-    for state, facts in replayed:
+    for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
+        state = merged.to_state(whole_metadata=whole_metadata, long_texts=long_texts)
+        held += merged.record_bytes + sum(len(offset.metadata) for offset in state.offsets.values())
+        if held + (0 if long_texts is None else long_texts.bytes) > allowance:
+            raise _too_much_together(logs[state.offsets_partition], allowance)
         states.append(state)
         damage += facts.damage
     return states
+
+
+def _too_much_together(log: PartitionLog, allowance: int) -> DamagedInputError:
+    what = f"what stands of the offsets partitions up to {log.offsets_partition} unpacks"
+    return DamagedInputError(too_large(log.segments[0].path, what, allowance))
 
 
 def replay_partitions(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -15,11 +14,12 @@ import pyarrow.parquet as pq
 from coordinator_core import files, storage
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.schema import without_long_texts
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
-from coordinator_core.runs.rows import Bounded, ImpossibleRowError, blocks, impossible_row
+from coordinator_core.runs.rows import BLOCK_ROWS, Bounded, ImpossibleRowError, blocks, impossible_row
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.shape import check_manifest
 from coordinator_core.runs.states import partition_states
@@ -69,41 +69,63 @@ class Run:
         """Digest of the rows of a table; ``None`` where the run has no such table."""
         return str(self.manifest["tables"][name]["hash"]) if self.has_table(name) else None
 
-    def table(self, name: str, *, group_ids: Collection[str] | None = None, whole_metadata: bool = True) -> pa.Table:
+    def table(
+        self,
+        name: str,
+        *,
+        group_ids: Collection[str] | None = None,
+        whole_metadata: bool = True,
+        long_texts: LongTexts | None = None,
+    ) -> pa.Table:
         """Rows of one table, of the given groups only where ``group_ids`` is set and the table has groups.
 
-        ``whole_metadata`` is that of ``merge.schema.MergedPartition.to_state``.
+        ``whole_metadata`` and ``long_texts`` are those of ``merge.schema.MergedPartition.to_state``.
 
         Raises :class:`DamagedInputError` when a file is not what was published, or more than is allowed in memory
         (``runs.rows.Bounded``), and :class:`RunError` when it cannot be read.
         """
+        kept = list(self._kept(name, group_ids, whole_metadata, long_texts))
+        return pa.concat_tables([TABLES[name].arrow.empty_table(), *kept])
+
+    def _kept(
+        self, name: str, group_ids: Collection[str] | None, whole_metadata: bool, long_texts: LongTexts | None
+    ) -> Iterator[pa.Table]:
+        """The blocks of :meth:`table`."""
         wanted = None if group_ids is None else pa.array(sorted(group_ids), pa.string())
         bounded = Bounded(self.table_bytes(name))
-        found = [TABLES[name].arrow.empty_table()]
         for path, rows in self.blocks(name, TABLES[name].arrow):
             if wanted is not None and "group_id" in rows.column_names:
                 rows = rows.filter(pc.is_in(rows["group_id"], wanted))
+            if long_texts is not None:
+                # What they are given is kept as well.
+                bounded.take(path, rows)
             if not whole_metadata and "metadata" in rows.column_names:
                 place = rows.schema.get_field_index("metadata")
-                rows = rows.set_column(place, rows.schema.field(place), without_long_texts(rows["metadata"]))
-            found.append(bounded.take(path, rows))
-        return pa.concat_tables(found)
+                try:
+                    metadata = without_long_texts(rows["metadata"], long_texts)
+                except ValueError as error:
+                    raise impossible_row(path, None, f"column metadata: {error}") from None
+                rows = rows.set_column(place, rows.schema.field(place), metadata)
+            yield rows if long_texts is not None else bounded.take(path, rows)
 
-    def blocks(self, name: str, schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
-        """Rows of one table with the path of their file, some thousand at a time, in the columns of ``schema``."""
+    def blocks(self, name: str, schema: pa.Schema, block_rows: int = BLOCK_ROWS) -> Iterator[tuple[str, pa.Table]]:
+        """Rows of one table with the path of their file, in the columns of ``schema``, ``block_rows`` at a time."""
         read = 0
+        dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         try:
             for path, proof in self.parquet_files(name):
-                with open_parquet(path, proof) as parquet:
-                    for rows in self._blocks(path, parquet, schema):
+                with open_parquet(path, proof, read_dictionary=dictionaries) as parquet:
+                    for rows in self._blocks(path, parquet, schema, block_rows):
                         yield path, rows
                         read += rows.num_rows
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        except KeyError as error:
+            raise impossible_row(path, None, f"the table has no column {error}") from None
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         self._check_rows(name, read)
 
-    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
-        return blocks(path, parquet, schema)
+    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema, block_rows: int) -> Iterator[pa.Table]:
+        return blocks(path, parquet, schema, block_rows=block_rows)
 
     def _check_rows(self, name: str, read: int) -> None:
         listed = self.manifest["tables"][name]["rows"]
@@ -142,14 +164,18 @@ class Run:
         tables: Collection[str] = tuple(TABLES),
         group_ids: Collection[str] | None = None,
         whole_metadata: bool = True,
+        long_texts: LongTexts | None = None,
     ) -> list[PartitionState]:
         """The replayed state, by offsets partition, as far as ``tables`` hold it; of some groups only, when
-        ``group_ids`` is set. ``whole_metadata`` is that of :meth:`table`.
+        ``group_ids`` is set. ``whole_metadata`` and ``long_texts`` are those of :meth:`table`.
 
         :class:`DamagedInputError` for rows that contradict each other.
         """
-        read = partial(self.table, group_ids=group_ids, whole_metadata=whole_metadata)
-        found = {name: read(name) for name in tables if self.has_table(name)}
+        found: dict[str, Iterable[pa.Table]] = {
+            name: self._kept(name, group_ids, whole_metadata, long_texts) for name in tables if self.has_table(name)
+        }
+        if "members" in found:
+            found["members"] = list(found["members"])
         try:
             return partition_states(found)
         except ImpossibleRowError as error:
@@ -169,6 +195,11 @@ class Run:
 def is_run(path: str) -> bool:
     """Whether ``path`` is the directory of a published run."""
     return storage.exists(storage.join(path, MANIFEST))
+
+
+def is_one_run(paths: Sequence[str]) -> bool:
+    """Whether ``paths`` are one, the directory of a published run."""
+    return len(paths) == 1 and is_run(paths[0])
 
 
 def open_run(path: str) -> Run:

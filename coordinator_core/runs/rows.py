@@ -14,11 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
+from coordinator_core.log.limits import standing_allowance, too_large
 from coordinator_core.process.allocator import give_back_freed_memory
 
 BLOCK_ROWS = 1 << 12
 """Rows of which everything is in memory at once: 128 MiB with the longest metadata of a record (32 767 bytes)."""
+
+SMALL_ROWS = 1 << 15
+"""Rows at a time of numbers, and of names as dictionaries: a name takes at most 32 767 bytes."""
 
 _LARGE_BYTES = 1 << 24
 
@@ -59,16 +62,20 @@ def declared(path: str, rows: pa.Table, schema: pa.Schema, first_row: int | None
 
 
 def blocks(
-    path: str, parquet: pq.ParquetFile, schema: pa.Schema, row_groups: Sequence[int] | None = None
+    path: str,
+    parquet: pq.ParquetFile,
+    schema: pa.Schema,
+    row_groups: Sequence[int] | None = None,
+    block_rows: int = BLOCK_ROWS,
 ) -> Iterator[pa.Table]:
-    """The rows of a file, or of some row groups, as :func:`declared`, ``BLOCK_ROWS`` at a time; at first none.
+    """The rows of a file, or of some row groups, as :func:`declared`, ``block_rows`` at a time; at first none.
 
     A few kilobytes of Parquet may be gigabytes of text: each value is stored once, and told by every row.
     """
     yield declared(path, parquet.schema_arrow.empty_table(), schema)
     first_row = 0
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
-    for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=schema.names):
+    for batch in parquet.iter_batches(block_rows, row_groups=groups, columns=schema.names):
         # ``pa.table`` would keep all columns for as long as one of them.
         rows = pa.Table.from_batches([batch])
         yield declared(path, rows, schema, None if row_groups is not None else first_row)
@@ -88,11 +95,7 @@ class Bounded:
         """``rows`` of the file ``path``, which are kept; :class:`DamagedInputError` where they are too many bytes."""
         self._bytes += rows.nbytes
         if self._bytes > self._allowance:
-            detail = (
-                f"what is read of the table unpacks to more than {self._allowance} bytes; {STANDING_VARIABLE} allows "
-                "more, where there is memory for it"
-            )
-            raise DamagedInputError(Damage(path, 0, None, "too_large", detail))
+            raise DamagedInputError(too_large(path, "what is read of the table unpacks", self._allowance))
         return rows
 
 

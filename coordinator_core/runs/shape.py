@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
 from coordinator_core.jsontext import from_json
+from coordinator_core.untrusted import is_utf8
 
 
 class _Cut(TypedDict):
@@ -75,7 +76,7 @@ def check_manifest(manifest: Any) -> None:
     for name, table in tables.items():
         for file in table["files"]:
             path = PurePosixPath(file)
-            if path.is_absolute() or ".." in path.parts or ":" in file:
+            if path.is_absolute() or ".." in path.parts or ":" in file or not is_utf8(file):
                 raise ValueError(f"tables.{name}.files: {file!r} is not in the run")
         proofs = table.get("proofs")
         if proofs is not None and len(proofs) != len(table["files"]):

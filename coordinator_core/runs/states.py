@@ -58,8 +58,10 @@ _MODERN_MEMBER_GIVEN = ("member_id", "client_id", "client_host", "member_epoch",
 _TRANSACTION = ("producer_id", "producer_epoch", "last_record_offset", "end_marker_offset", "keys", "timestamp_ms")
 
 
-def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
+def partition_states(tables: Mapping[str, Iterable[pa.Table]]) -> list[PartitionState]:
     """The states that ``tables`` hold, by offsets partition; a missing table counts as empty.
+
+    A table comes in parts, which are asked for once; those of ``members`` twice.
 
     :class:`ImpossibleRowError` for a row that comes twice, that is of a group that is not there or of another type, or
     that lacks what its group's type has.
@@ -84,13 +86,14 @@ def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
     return [states[partition] for partition in sorted(states)]
 
 
-def _each(tables: Mapping[str, pa.Table], name: str, take: Callable[[Row], None]) -> None:
+def _each(tables: Mapping[str, Iterable[pa.Table]], name: str, take: Callable[[Row], None]) -> None:
     taken, row = 0, Row()
     try:
-        for batch in tables[name].to_batches(_ROWS) if name in tables else ():
-            for row in batch.to_pylist():
-                take(row)
-                taken += 1
+        for rows in tables.get(name, ()):
+            for batch in rows.to_batches(_ROWS):
+                for row in batch.to_pylist():
+                    take(row)
+                    taken += 1
     except (LookupError, ValueError, TypeError, AttributeError, RecordDecodeError) as error:
         place = ", ".join(f"{key} {row[key]!r}" for key in ("offsets_partition", "group_id") if key in row)
         raise ImpossibleRowError(name, taken, f"{place}: {error}") from error
@@ -126,7 +129,7 @@ def _group_of(state: PartitionState, row: Row, *types: GroupType) -> Any:
     return group
 
 
-def _classic_members(tables: Mapping[str, pa.Table]) -> dict[tuple[int, str], dict[int, ClassicMember]]:
+def _classic_members(tables: Mapping[str, Iterable[pa.Table]]) -> dict[tuple[int, str], dict[int, ClassicMember]]:
     """Members by (offsets partition, group), then by their position in the group's record."""
     members: dict[tuple[int, str], dict[int, ClassicMember]] = {}
 

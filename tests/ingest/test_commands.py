@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.fold.pin import read_pin, write_pin
+from coordinator_core.ingest import rows as ingested
 from coordinator_core.ingest.publish import IsolationLevel, import_records
 from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import discover
+from coordinator_core.log.limits import STANDING_VARIABLE, Limits
 from coordinator_core.log.reader import read_records
 from tests.ingest.dumps import SCHEMA, Row, row, write
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
+READ_COMMITTED = ["--isolation-level", "read_committed"]
 OPTIONS = ["--kafka-version", "4.3.1", "--now-ms", "5000", "--format", "json"]
 ROWS = [row(number, encoded_key(OffsetKey("g", "t", number)), offset_value(10 + number)) for number in range(3)]
 
@@ -173,6 +177,7 @@ def typed(name: str, kind: pa.DataType) -> pa.Schema:
     return SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, kind))
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.binary())]))
 LONG = [row(number) for number in range(5000)]
 
 
@@ -185,6 +190,18 @@ LONG = [row(number) for number in range(5000)]
         ([row(0), row(None)], SCHEMA, "row 1: null_offset"),  # type: ignore[arg-type]
         ([row(0), row(1, topic=None)], SCHEMA, "row 1: null_topic"),
         ([row(0), row(-1)], SCHEMA, "row 1: bad_offset: -1"),
+        ([row(0), row((1 << 63) - 1)], SCHEMA, f"row 1: bad_offset: {(1 << 63) - 1}"),
+        ([row(0, partition=1 << 31)], typed("partition", pa.int64()), f"row 0: bad_partition: {1 << 31}"),
+        ([row(0, timestamp=-2)], SCHEMA, "row 0: bad_timestamp: -2"),
+        (
+            [row(0, timestamp=(1 << 62) // 1000 + 1)],
+            typed("timestamp", pa.int64()),
+            "row 0: bad_timestamp: 46116860184273",
+        ),
+        ([row(0, headers=[None])], SCHEMA, "row 0: bad_headers: a header has a key and a value"),
+        ([row(0, headers=[{"key": 1, "value": b""}])], typed("headers", HEADERS), "column_type: headers is list<"),
+        ([row(0), row(1, value=b"v" * 900)], SCHEMA, "row 1: too_large: 918 bytes, a record has at most 900"),
+        ([row(0, headers=[{"key": "", "value": None}] * 9)], SCHEMA, "row 0: too_large: 9 headers, a record has at"),
         ([row(0, timestampType=2)], SCHEMA, "row 0: bad_timestampType: 2"),
         (
             [row(0), row(1, topic="orders")],
@@ -208,7 +225,15 @@ LONG = [row(number) for number in range(5000)]
         ),
     ],
 )
-def test_bad_rows(rows: list[Row], schema: pa.Schema, message: str, tmp_path: Path, regroup: Command) -> None:
+def test_bad_rows(
+    rows: list[Row],
+    schema: pa.Schema,
+    message: str,
+    tmp_path: Path,
+    regroup: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingested, "_LIMITS", Limits(max_batch_bytes=900, max_records=8))
     if "offset" not in schema.names or schema.field("timestampType").type == pa.string():
         rows = [{**each, "timestampType": "0"} for each in rows] if "offset" in schema.names else rows
     write(tmp_path / "dump.parquet", rows, schema)
@@ -223,6 +248,42 @@ def test_bad_rows(rows: list[Row], schema: pa.Schema, message: str, tmp_path: Pa
     assert (code, out) == (3, "")
     assert f"{tmp_path}/dump.parquet: {message}" in err
     assert [path.name for path in tmp_path.iterdir()] == ["dump.parquet"]
+
+
+def test_files_that_no_writer_writes(tmp_path: Path, regroup: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that comes twice, names that are no UTF-8, more headers than fit in memory."""
+    plain = pa.Table.from_pylist([row(0)], schema=SCHEMA)
+    no_utf_8 = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"], pa.binary()).buffers())
+    items = pa.StructArray.from_arrays([pa.array([""] * 20), pa.nulls(20, pa.binary())], ["key", "value"])
+    twenty = pa.ListArray.from_arrays([0, 20], items)
+    monkeypatch.setattr(ingested, "_HEADERS_OF_GROUP", 19)
+    for name, table, message in (
+        ("twice", plain.append_column("offset", plain["offset"]), "column_type: there are 2 columns offset"),
+        ("topic", plain.set_column(2, "topic", no_utf_8), "unreadable: In column "),
+        ("headers", plain.set_column(7, "headers", twenty), "too_large: 20 headers in row group 0"),
+    ):
+        pq.write_table(table, path := tmp_path / f"{name}.parquet", compression="zstd")
+        code, out, err = regroup("import-records", path, "--output", tmp_path / "log", *READ_COMMITTED)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert f"{path}: {message}" in err
+
+
+def test_values_that_all_rows_have(tmp_path: Path, regroup: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parquet stores them once: some bytes of them are handled at a time, and a file has a limit."""
+    rows = [row(number, encoded_key(OffsetKey("g", "t", number)), b"v" * 10_000) for number in range(300)]
+    path = write(tmp_path / "dump.parquet", rows)
+    monkeypatch.setattr(ingested, "_PIECE_BYTES", 100_000)
+    most = max(len(rows) for rows in ingested.read_rows(str(path)))
+    assert most == 9
+    arguments = ["import-records", path, "--output", tmp_path / "log", *READ_COMMITTED]
+    monkeypatch.setenv(STANDING_VARIABLE, str(2_000_000))
+    code, out, err = regroup(*arguments)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert f"{path}: row 19" in err
+    assert f"too_large: the records unpack to more than 2000000 bytes; {STANDING_VARIABLE} allows more" in err
+    monkeypatch.delenv(STANDING_VARIABLE)
+    assert regroup(*arguments)[0] == 0
+    assert records_at(tmp_path / "log") == list(range(300))
 
 
 def test_an_offset_in_two_files(tmp_path: Path, regroup: Command) -> None:

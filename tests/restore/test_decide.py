@@ -18,9 +18,13 @@ from coordinator_core.restore.model import (
     Plan,
     Position,
     Row,
+    Value,
+    canonical,
+    digest_of,
     kafka_csv,
     plan_document,
     read_plan,
+    state_digest,
     write_plan,
 )
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
@@ -221,6 +225,14 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="it is not the plan that was approved"):
         read_plan(path, "0" * 64)
     assert plan_document(plan)["digest"] == digest
+    # Made in portions, it is the canonical JSON of the whole document.
+    document = plan_document(plan)
+    for whole in (document, plan_document(plan_of([]))):
+        write_plan(str(path), plan if whole is document else plan_of([]))
+        assert path.read_bytes() == canonical(whole) + b"\n"
+    many = [(OffsetKey("g", f'"rows":[]{number}', number), Value(number, -1, "é")) for number in range(200)]
+    assert state_digest(many[::-1]) == digest_of(sorted([*key, *value] for key, value in many))
+    write_plan(str(path), plan)
     assert kafka_csv(plan) == ['"a,b",orders,1,170', "g,orders,0,160"]
     text = path.read_text()
     for wrong in (

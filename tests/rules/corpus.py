@@ -100,11 +100,6 @@ def reconciled(case: Case, directory: Path) -> Reconciliation:
     return evaluate(Facts(open_run(place.path), None if topics is None else read_topics(str(topics))))
 
 
-def all_reconciled(directory: Path) -> dict[str, Reconciliation]:
-    """:func:`reconciled` of every case, by name."""
-    return {case.name: reconciled(case, directory) for case in CASES}
-
-
 def findings_page() -> Iterator[str]:
     """The part of ``docs/rules.md`` about the corpus, line by line."""
     yield "## Findings on logs of real brokers"

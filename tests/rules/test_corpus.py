@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.model import Severity
-from tests.cases import CASES, Case, case
+from tests.cases import CASES, Case, case, cross_section
 from tests.rules import recorded
-from tests.rules.corpus import REASONS, Reason, all_reconciled, reasons
+from tests.rules.corpus import REASONS, Reason, reasons, reconciled
 from tests.rules.page import page
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,9 +23,12 @@ EACH = pytest.mark.parametrize("one", CASES, ids=lambda one: one.name)
 ABOVE_INFO = {code for code, rule in RULES.items() if rule.severity is not Severity.INFO}
 
 
+CROSS_SECTION = pytest.mark.parametrize("one", cross_section(CASES))
+
+
 @pytest.fixture(scope="module")
-def of_case(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reconciliation]:
-    return all_reconciled(tmp_path_factory.mktemp("runs"))
+def of_case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Reconciliation]:
+    return cache(lambda one: reconciled(one, tmp_path_factory.mktemp("runs")))
 
 
 def rows(found: Reconciliation) -> list[dict[str, Any]]:
@@ -35,15 +40,15 @@ def subject(row: dict[str, Any]) -> recorded.Finding:
     return row["rule"], row["group_id"], row["topic"], row["partition"]
 
 
-@EACH
-def test_the_rules_find_what_the_broker_recorded(one: Case, of_case: dict[str, Reconciliation]) -> None:
-    found = {subject(row) for row in rows(of_case[one.name]) if row["rule"] not in recorded.BY_HAND}
+@CROSS_SECTION
+def test_the_rules_find_what_the_broker_recorded(one: Case, of_case: Callable[[Case], Reconciliation]) -> None:
+    found = {subject(row) for row in rows(of_case(one)) if row["rule"] not in recorded.BY_HAND}
     assert found == recorded.findings(one)
 
 
-@EACH
-def test_a_finding_has_a_reason_and_a_reason_its_findings(one: Case, of_case: dict[str, Reconciliation]) -> None:
-    explained = [row for row in rows(of_case[one.name]) if row["rule"] in ABOVE_INFO | recorded.BY_HAND]
+@CROSS_SECTION
+def test_a_finding_has_a_reason_and_a_reason_its_findings(one: Case, of_case: Callable[[Case], Reconciliation]) -> None:
+    explained = [row for row in rows(of_case(one)) if row["rule"] in ABOVE_INFO | recorded.BY_HAND]
     assert {subject(row) for row in explained} == {found for reason in reasons(one) for found in reason.findings}
     at = {
         (row["rule"], evidence["kind"], evidence["byte_position"])

@@ -36,7 +36,7 @@ from tests.fold.random_logs import encoded_key, offset_value
 from tests.kills import killed_at
 from tests.log.builders import build_batch
 
-from ..cases import TORN, Case, case, cross_section
+from ..cases import FEW_CASES, TORN, Case, case, cross_section
 from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
 
 PROFILE = profile_for_release("4.3.1")
@@ -69,7 +69,7 @@ def counts(hits: int, misses: int, corrupt: int = 0) -> dict[str, int]:
     return {"hits": hits, "misses": misses, "corrupt": corrupt}
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_runs_with_and_without_are_the_same(item: Case, tmp_path: Path, cache: FoldCache) -> None:
     profile = profile_for_release(item.release, item.coordinator)
     tables = []
@@ -326,8 +326,8 @@ def in_another_process(sources: tuple[str, ...], directory: str) -> dict[str, in
 
 
 def test_processes_share_a_cache(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
-    with ProcessPoolExecutor(3, get_context("spawn")) as processes:
-        running = [processes.submit(in_another_process, log.sources, cache.directory) for _ in range(3)]
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        running = [processes.submit(in_another_process, log.sources, cache.directory) for _ in range(2)]
         found = [future.result() for future in running]
     assert all("corrupt" not in told for told in found)
     assert len(entries(cache)) == len(log.segments)

@@ -21,7 +21,7 @@ from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from tests.runs.state_tables import state_tables
 
-from ..cases import Case, case, cross_section
+from ..cases import FEW_CASES, Case, case, cross_section
 from .logs import WHOLE, cut_into_batches
 
 
@@ -60,7 +60,7 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("files", ["known", "copied"])
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_a_log_that_grows(
     item: Case,
     files: str,
@@ -144,7 +144,7 @@ def test_every_process_names_a_state_alike() -> None:
     )
     found = {
         subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, text=True)
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(found) == 1
     names = ast.literal_eval(found.pop())

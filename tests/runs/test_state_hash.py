@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.groups.model import ClassicGroup, OffsetKey, PartitionState
@@ -18,6 +18,7 @@ from coordinator_core.runs.state_hash import (
     digests_of,
     state_hash,
 )
+from tests.examples import examples
 from tests.runs.state_tables import state_tables
 
 from .states import offset, offset_states, rich_states
@@ -27,7 +28,7 @@ def hash_of(states: list[PartitionState], now_ms: int = 0) -> str:
     return state_hash(all_digests(state_tables(states, now_ms=now_ms)))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(offset_states(), st.randoms(use_true_random=False))
 def test_row_order_chunks_and_grouping_do_not_matter(states: list[PartitionState], shuffle: random.Random) -> None:
     tables = state_tables(states, now_ms=0)
@@ -45,7 +46,7 @@ def test_row_order_chunks_and_grouping_do_not_matter(states: list[PartitionState
     assert one_by_one == whole
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(offset_states(), offset_states())
 def test_equal_hashes_mean_equal_states(one: list[PartitionState], other: list[PartitionState]) -> None:
     assert (hash_of(one) == hash_of(other)) == (one == other)
