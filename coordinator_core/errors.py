@@ -38,7 +38,8 @@ class WriteError(RegroupError):
     exit_code = ExitCode.APPLY_FAILED
 
 
-_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF))
+"""What is no fault of the path; ``EBADF`` is standard output that was closed."""
 
 
 def not_written(path: str, error: OSError) -> RegroupError:

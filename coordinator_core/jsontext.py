@@ -5,20 +5,50 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import islice
+from reprlib import repr as shown
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 T = TypeVar("T")
 
-_INT64_END = 1 << 63
 _ITEMS = 256
 """Items of a list that are made text at once."""
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a number, in ``Annotated[int, Within(1, 9)]``; both belong to it."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def bits(cls, count: int) -> Within:
+        """A signed number of so many bits."""
+        return cls(-(1 << count - 1), (1 << count - 1) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text that the whole of ``pattern`` fits, in ``Annotated[str, Matching(...)]``; ``what`` it is called."""
+
+    pattern: str
+    what: str
+
+
+Int16 = Annotated[int, Within.bits(16)]
+Int32 = Annotated[int, Within.bits(32)]
+Uint16 = Annotated[int, Within(0, 0xFFFF)]
+_BOUNDS = {int: Within.bits(64), float: Within(-sys.float_info.max, sys.float_info.max)}
 
 
 class FormError(ValueError):
@@ -100,12 +130,15 @@ def from_json(kind: type[T], value: Any) -> T:
 def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) -> Callable[[Any], Any]:
     """A function that reads parsed JSON as a value of type ``kind``; it raises :class:`FormError`.
 
-    Types are ``str``, ``bool``, ``int`` (64 bits), ``float``, ``bytes`` (base64), enums (their values), an optional
-    one, lists and tuples of one, tuples of several, mappings by text or number, dataclasses, named tuples and
-    ``TypedDict``. ``named`` gives the name of a field in JSON. A field with a default may be absent; with ``exact``
-    others may not be there, except in a ``TypedDict``.
+    Types are ``str``, ``bool``, ``int`` (64 bits), ``float`` (finite), ``bytes`` (base64), one
+    of these ``Annotated`` with :class:`Within` or :class:`Matching`, enums (their values), an optional one, lists and
+    tuples of one, tuples of several, mappings by text or number, dataclasses, named tuples and ``TypedDict``.
+    ``named`` gives the name of a field in JSON. A field with a default may be absent; with ``exact`` others may not be
+    there, except in a ``TypedDict``, which keeps them as they are.
     """
     origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if origin is Annotated:
+        return _plain(*arguments)
     if kind is Any:
         return lambda value: value
     if origin in (Union, UnionType):
@@ -124,13 +157,19 @@ def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) 
     return _plain(kind)
 
 
-def _plain(kind: type) -> Callable[[Any], Any]:
+def _plain(kind: type, rule: Within | Matching | None = None) -> Callable[[Any], Any]:
     taken = {float: (float, int), bytes: (str,)}.get(kind, (kind,))
+    bounds = rule if isinstance(rule, Within) else _BOUNDS.get(kind)
+    form = (re.compile(rule.pattern), rule.what) if isinstance(rule, Matching) else None
 
     def read(value: Any) -> Any:
         # True is an int to Python, and no number.
-        if value.__class__ not in taken or (kind is int and not -_INT64_END <= value < _INT64_END):
-            raise FormError(f"expected {kind.__name__}, got {value!r}")
+        if value.__class__ not in taken:
+            raise FormError(f"expected {kind.__name__}, got {shown(value)}")
+        if bounds is not None and not bounds.low <= value <= bounds.high:
+            raise FormError(f"expected {kind.__name__} from {bounds.low} to {bounds.high}, got {shown(value)}")
+        if form is not None and not form[0].fullmatch(value):
+            raise FormError(f"expected {form[1]}, got {shown(value)}")
         if kind is bytes:
             return base64.b64decode(value, validate=True)
         return float(value) if kind is float else value
@@ -144,7 +183,7 @@ def _member(kind: type[Enum]) -> Callable[[Any], Any]:
             return kind(value)
         except ValueError:
             known = ", ".join(str(one.value) for one in kind)
-            raise FormError(f"{value!r} is none of {known}") from None
+            raise FormError(f"{shown(value)} is none of {known}") from None
 
     return read
 
@@ -152,7 +191,7 @@ def _member(kind: type[Enum]) -> Callable[[Any], Any]:
 def _items(kind: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if value.__class__ is not list:
-            raise FormError(f"expected list, got {value!r}")
+            raise FormError(f"expected list, got {shown(value)}")
         found: list[Any] = []
         try:
             for one in value:
@@ -191,8 +230,9 @@ def _entries(key: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _fields(kind: Any, named: Callable[[str], str], exact: bool) -> Callable[[Any], Any]:
-    hints = get_type_hints(kind)
-    if is_typeddict(kind):
+    hints = get_type_hints(kind, include_extras=True)
+    is_open = is_typeddict(kind)
+    if is_open:
         optional, exact = kind.__optional_keys__, False
     elif dataclasses.is_dataclass(kind):
         missing = dataclasses.MISSING
@@ -220,6 +260,6 @@ def _fields(kind: Any, named: Callable[[str], str], exact: bool) -> Callable[[An
                 raise FormError("missing", f".{field}")
         if exact and not value.keys() <= known:
             raise FormError("unknown field", f".{min(value.keys() - known)}")
-        return kind(**found)
+        return value | found if is_open else kind(**found)
 
     return read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
+from coordinator_core.process.streams import open_streams
 from coordinator_core.untrusted import is_utf8, visible, visible_lines
 
 _COMMANDS = {
@@ -60,6 +62,10 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
     start_light()
+    open_streams()
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # As SIGINT: what a command has in temporary directories goes with it.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.showwarning = _warn
     leave(run(args))
 
@@ -71,7 +77,7 @@ def run(args: list[str] | None = None) -> int:
         _require_text(words)
         result: Any = cli.main(args=words, prog_name="regroup", standalone_mode=False)
         flush()
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return _fail("interrupted", ExitCode.INTERNAL)
     except click.ClickException as error:
         error.show(sys.stderr)

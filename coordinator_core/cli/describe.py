@@ -19,6 +19,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import ReplayedSource, found_beside, load_source
 from coordinator_core.errors import ExitCode
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.reports import consumer_groups
 from coordinator_core.reports.describe import Selection, describe, listing
 from coordinator_core.rules.topics import read_topics
@@ -49,7 +50,9 @@ def describe_command(
 
     Log ends and lag are there where topics are known: a capture has them.
     """
-    source = load_source(paths, options, whole_metadata=output_format is Format.JSON)
+    # Text shows no metadata.
+    metadata = LongTexts() if output_format is Format.JSON else None
+    source = load_source(paths, options, whole_metadata=False, long_texts=metadata)
     selection = _selection(source, groups, all_groups, topics)
     topics_file = topics_file or found_beside(paths).topics
     document = describe(
@@ -61,7 +64,10 @@ def describe_command(
         selection=selection,
         topics=None if topics_file is None else read_topics(topics_file),
     )
-    if output_format is Format.JSON:
+    if metadata is not None:
+        for group in document["groups"]:
+            group["offsets"] = metadata.whole(group["offsets"], "metadata")
+        document["orphaned_offsets"] = metadata.whole(document["orphaned_offsets"], "metadata")
         write_json(document)
     else:
         for group in document["groups"]:

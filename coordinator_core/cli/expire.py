@@ -21,7 +21,7 @@ from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.runs.read import is_one_run, open_run
 from coordinator_core.untrusted import csv_text
 
 
@@ -52,7 +52,7 @@ def expire_command(
 
     The time is --now-ms; without it, the clock for a snapshot, and the time of the run for a run.
     """
-    if publish and not (len(paths) == 1 and is_run(paths[0])):
+    if publish and not is_one_run(paths):
         raise UsageError("--publish writes beside a run: name one")
     refuse_other_rules(paths)
     source = load_source(paths, options, whole_metadata=False)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.source import log_paths, open_snapshot, warn_about_damage
+from coordinator_core.cli.source import log_of, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
@@ -25,7 +25,7 @@ def explain_command(
 ) -> None:
     """Print the records and transactions that made the state of GROUP, in log order, with their effect."""
     subject = _subject(group_id, topic)
-    snapshot, profile = open_snapshot(log_paths(paths), options)
+    snapshot, profile = open_snapshot(*log_of(paths, options))
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     events = [
         event

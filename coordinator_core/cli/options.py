@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from coordinator_core import storage
 from coordinator_core.cli.output import write
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
@@ -77,6 +78,19 @@ class Finite(click.FloatRange):
         if not abs(number) <= _MOST:
             self.fail(f"{number} is no number up to {_MOST:g}.", param, ctx)
         return number
+
+
+class ExistingFile(click.Path):
+    """A local file that is there, or a URI, whose absence is found when it is read; as it was written."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        path = str(value)
+        if storage.is_local(path):
+            super().convert(str(storage.local_path(path)), param, ctx)
+        return path
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class ReaderGoneError(Exception):
@@ -13,7 +17,9 @@ class ReaderGoneError(Exception):
 
 def write(data: bytes | memoryview) -> None:
     """Bytes of a result, on standard output."""
-    _tried(lambda: sys.stdout.buffer.write(data))
+    rest = memoryview(data)
+    while rest:
+        rest = rest[_tried(partial(sys.stdout.buffer.write, rest)) :]
 
 
 def flush() -> None:
@@ -26,9 +32,9 @@ def discard() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tried(action: Callable[[], object]) -> None:
+def _tried(action: Callable[[], T]) -> T:
     # Nothing else that breaks a pipe, a socket say, may pass for this.
     try:
-        action()
+        return action()
     except BrokenPipeError as error:
         raise ReaderGoneError from error

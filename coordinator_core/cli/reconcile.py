@@ -35,7 +35,7 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.previous import previous_run
 from coordinator_core.rules.publish import FINDINGS_FILE, publish_findings, read_reconciliation, summary_of
 from coordinator_core.runs.place import RECONCILIATION
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.runs.read import is_one_run, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -157,7 +157,7 @@ def reconcile_command(
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
-    is_snapshot = not (len(paths) == 1 and is_run(paths[0]))
+    is_snapshot = not is_one_run(paths)
     if publish and is_snapshot:
         raise UsageError("--publish writes beside a run: make one of the snapshot first (regroup replay)")
     if sign_key is not None and (is_snapshot or not (publish or options.engine is Engine.SPARK)):

@@ -22,7 +22,7 @@ from coordinator_core.reports.metrics_out import check_gateway, push_metrics, wr
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
-from coordinator_core.runs.read import is_run
+from coordinator_core.runs.read import is_one_run
 
 
 @click.command("report")
@@ -79,7 +79,7 @@ def report_command(
     signing = Signing(sign_key)
     if pushgateway is not None:
         check_gateway(pushgateway)
-    if openlineage is not None and not (len(paths) == 1 and is_run(paths[0])):
+    if openlineage is not None and not is_one_run(paths):
         raise UsageError("--openlineage tells what a published run was made of; this is a snapshot")
     with as_run(paths, options) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))

@@ -19,9 +19,10 @@ from coordinator_core.cli.options import (
     replay_options,
     time_ms,
     together,
+    write_json,
     write_line,
 )
-from coordinator_core.cli.source import load_source, open_snapshot, warn_about_damage
+from coordinator_core.cli.source import load_source, log_of, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.groups.model import OffsetKey
@@ -29,10 +30,10 @@ from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
-from coordinator_core.releases import Profile, profile_from_label
+from coordinator_core.releases import Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide
-from coordinator_core.restore.model import Plan, write_plan
+from coordinator_core.restore.model import Plan, plan_document, write_plan
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import (
     Wanted,
@@ -47,7 +48,7 @@ from coordinator_core.restore.source import (
 from coordinator_core.restore.target import Target, groups_of, topics_of, with_records
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.runs.read import is_run
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 _MANIFEST = "capture.json"
@@ -233,11 +234,19 @@ def plan_command(
     )
     if output is not None:
         write_plan(output, plan)
+    show_plan(plan, output_format)
+    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
+
+
+def show_plan(plan: Plan, output_format: Format) -> None:
+    """Write a plan to standard output."""
+    if output_format is Format.JSON:
+        write_json(plan_document(plan))
+        return
     # Programs get the names as they are; a terminal obeys what it is shown.
-    shown = visible if output_format == "csv" and sys.stdout.isatty() else str
+    shown = visible if output_format is Format.CSV and sys.stdout.isatty() else str
     for line in plan_forms(plan)[output_format]():
         write_line(shown(line))
-    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 
 
 def _scenario(options: dict[str, Any]) -> Scenario | None:
@@ -326,10 +335,7 @@ def _wanted(
     if point.is_end:
         source = load_source(paths, options)
         return wanted_of(source.states, _ids(source.topic_names), cluster_id), name
-    if len(paths) == 1 and is_run(paths[0]):
-        run = open_run(paths[0])
-        paths = tuple(run.manifest["sources"])
-        options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    paths, options = log_of(paths, options)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     found = _at(snapshot, profile, point, groups, options, cluster_id, damage)

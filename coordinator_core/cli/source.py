@@ -23,12 +23,13 @@ from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace
-from coordinator_core.runs.read import Run, is_run, open_run
+from coordinator_core.runs.read import Run, is_one_run, open_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +51,18 @@ class ReplayedSource:
                 raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
 
 
-def load_source(paths: Sequence[str], options: ReplayOptions, *, whole_metadata: bool = True) -> ReplayedSource:
+def load_source(
+    paths: Sequence[str], options: ReplayOptions, *, whole_metadata: bool = True, long_texts: LongTexts | None = None
+) -> ReplayedSource:
     """The state under ``paths``: one run directory, or the paths of a snapshot.
 
-    Without ``whole_metadata`` a digest may stand for metadata, see ``merge.schema``.
+    Without ``whole_metadata`` a digest may stand for metadata, and ``long_texts`` has them, see ``merge.schema``.
     """
-    if len(paths) == 1 and is_run(paths[0]):
-        return _from_run(open_run(paths[0]), options, whole_metadata)
+    if is_one_run(paths):
+        return _from_run(open_run(paths[0]), options, whole_metadata, long_texts)
     if options.engine is Engine.SPARK:
         with as_run(paths, options) as path:
-            return _from_run(open_run(path), replace(options, profile=None), whole_metadata)
+            return _from_run(open_run(path), replace(options, profile=None), whole_metadata, long_texts)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     states = replay_snapshot(
@@ -69,6 +72,7 @@ def load_source(paths: Sequence[str], options: ReplayOptions, *, whole_metadata:
         damage=damage,
         cache=options.fold_cache,
         whole_metadata=whole_metadata,
+        long_texts=long_texts,
     )
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
@@ -78,7 +82,7 @@ def load_source(paths: Sequence[str], options: ReplayOptions, *, whole_metadata:
 @contextmanager
 def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
     """The path of the run that ``paths`` is, or of one that a snapshot is replayed into for as long as it is needed."""
-    if len(paths) == 1 and is_run(paths[0]):
+    if is_one_run(paths):
         if options.profile is not None:
             raise already_replayed(open_run(paths[0]))
         yield paths[0]
@@ -95,8 +99,7 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
 
 def found_beside(paths: Sequence[str]) -> Beside:
     """Files beside a snapshot, or those that a run leads to; standard error names each that cannot be used."""
-    is_one_run = len(paths) == 1 and is_run(paths[0])
-    found = beside_run(open_run(paths[0])) if is_one_run else beside_log(paths)
+    found = beside_run(open_run(paths[0])) if is_one_run(paths) else beside_log(paths)
     for text in found.notes:
         note(f"regroup: {text}")
     return found
@@ -104,7 +107,7 @@ def found_beside(paths: Sequence[str]) -> Beside:
 
 def refuse_other_rules(paths: Sequence[str]) -> None:
     """``UsageError`` for a run or snapshot whose broker does not keep Kafka's rules: for what answers by them."""
-    if len(paths) == 1 and is_run(paths[0]):
+    if is_one_run(paths):
         open_run(paths[0]).refuse_other_rules()
     else:
         writer.refuse_other_rules(discover(paths))
@@ -115,9 +118,14 @@ def already_replayed(run: Run) -> UsageError:
     return UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
 
 
-def log_paths(paths: Sequence[str]) -> Sequence[str]:
-    """Paths of a snapshot; of a run, those of the logs that it was made from."""
-    return open_run(paths[0]).manifest["sources"] if len(paths) == 1 and is_run(paths[0]) else paths
+def log_of(paths: Sequence[str], options: ReplayOptions) -> tuple[tuple[str, ...], ReplayOptions]:
+    """Paths of a snapshot; of a run, those of the logs that it was made from, read by its profile unless one is asked
+    for."""
+    if not is_one_run(paths):
+        return tuple(paths), options
+    run = open_run(paths[0])
+    profile = options.profile or profile_from_label(run.profile)
+    return tuple(run.manifest["sources"]), replace(options, profile=profile)
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
@@ -201,9 +209,9 @@ def run_spark_app(
     return summary
 
 
-def _from_run(run: Run, options: ReplayOptions, whole_metadata: bool) -> ReplayedSource:
+def _from_run(run: Run, options: ReplayOptions, whole_metadata: bool, long_texts: LongTexts | None) -> ReplayedSource:
     if options.profile is not None:
         raise already_replayed(run)
-    states = run.states(whole_metadata=whole_metadata)
+    states = run.states(whole_metadata=whole_metadata, long_texts=long_texts)
     warn_about_load_failures(states, run.profile)
     return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

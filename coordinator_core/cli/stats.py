@@ -15,7 +15,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option
-from coordinator_core.cli.source import load_source, log_paths, open_snapshot
+from coordinator_core.cli.source import load_source, log_of, open_snapshot
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
@@ -62,7 +62,7 @@ def stats_command(
     are read again.
     """
     source = load_source(paths, options, whole_metadata=False)
-    snapshot, _ = open_snapshot(log_paths(paths), options)
+    snapshot, _ = open_snapshot(*log_of(paths, options))
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)

@@ -11,7 +11,7 @@ from coordinator_core.cli.options import Format, ReplayOptions, format_option, r
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.verify import VerifyReport, verify
-from coordinator_core.runs.read import Run, is_run, open_run
+from coordinator_core.runs.read import Run, is_one_run, open_run
 from coordinator_core.runs.verify import RunReport, verify_run
 from coordinator_core.untrusted import visible
 
@@ -37,7 +37,7 @@ def verify_command(
     Takes the options of every command; none of them changes what is checked.
     """
     report: VerifyReport | RunReport
-    if len(paths) == 1 and is_run(paths[0]):
+    if is_one_run(paths):
         report = _verified(open_run(paths[0]), public_key)
     elif public_key is not None:
         report = _signed_files(paths, public_key)

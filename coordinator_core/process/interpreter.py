@@ -13,7 +13,7 @@ import sys
 from coordinator_core.process.no_pandas import keep_pandas_out
 from coordinator_core.process.plain import is_plain
 
-_GC_THRESHOLD = 100_000
+_GC_THRESHOLD = 1_000_000
 _SWITCH_SECONDS = 0.0005
 
 

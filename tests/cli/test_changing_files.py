@@ -81,7 +81,7 @@ def change_after(
     return lambda: done >= reads
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("codec", [Codec.NONE, pytest.param(Codec.LZ4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("change", [cut, rewritten, cleaned, one_byte, gone, grown])
 @pytest.mark.parametrize(
     "command", ["describe", "describe --salvage", "describe --partial", "stats", "verify", "dump", "compact", "expire"]

@@ -38,7 +38,8 @@ def outcome(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[in
     return code, captured.out, captured.err
 
 
-def assert_clean_or_damaged(directory: Path, capfd: pytest.CaptureFixture[str], what: str) -> None:
+def assert_clean_or_damaged(directory: Path, capfd: pytest.CaptureFixture[str], what: str) -> int:
+    """The exit code of ``verify``."""
     for command in ("describe", "verify"):
         code, out, err = outcome([command, str(directory), "--format", "json"], capfd)
         assert code in (0, 3), (what, command, code, err)
@@ -50,14 +51,14 @@ def assert_clean_or_damaged(directory: Path, capfd: pytest.CaptureFixture[str], 
             assert re.search(r"\.log: byte \d+", err), (what, err)
         else:
             assert json.loads(out)["damage"], what
+    return code
 
 
 def test_truncation_at_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     codes = set()
     for length in range(len(SEGMENT)):
         write_segment(tmp_path, SEGMENT[:length])
-        assert_clean_or_damaged(tmp_path, capfd, f"first {length} bytes")
-        codes.add(outcome(["verify", str(tmp_path)], capfd)[0])
+        codes.add(assert_clean_or_damaged(tmp_path, capfd, f"first {length} bytes"))
     assert codes == {0, 3}
 
 
@@ -67,8 +68,7 @@ def test_a_flip_of_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         damaged = bytearray(SEGMENT)
         damaged[position] ^= 0xFF
         write_segment(tmp_path, bytes(damaged))
-        assert_clean_or_damaged(tmp_path, capfd, f"byte {position} flipped")
-        codes.append(outcome(["verify", str(tmp_path)], capfd)[0])
+        codes.append(assert_clean_or_damaged(tmp_path, capfd, f"byte {position} flipped"))
     # Outside the CRC lie only the base offset, the length, the leader epoch and the magic: 17 bytes a batch.
     assert codes.count(3) >= len(SEGMENT) - 5 * 17
 

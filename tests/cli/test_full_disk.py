@@ -42,6 +42,19 @@ def test_a_full_disk_below_the_fold_cache_is_a_warning(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_results_of_which_only_a_part_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a buffer the kernel takes what there is room for, and says so by a number."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    (tmp_path / "log").mkdir()
+    write_segment(tmp_path / "log", batches(0, 3000, 1))
+    with (tmp_path / "out").open("wb") as out:
+        process = regroup("dump", tmp_path / "log", limit=1000, out=out.fileno())
+        _, err = process.communicate()
+    assert process.returncode == ExitCode.APPLY_FAILED
+    assert err.splitlines()[-1] == "regroup: error: output: cannot be written: File too large"
+    assert (tmp_path / "out").stat().st_size == 1000
+
+
 def test_results_that_nobody_takes(tmp_path: Path) -> None:
     write_segment(tmp_path, batches(0, 3000, 1))
     with open("/dev/full", "wb") as full:

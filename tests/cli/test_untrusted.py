@@ -46,27 +46,6 @@ FORBIDDEN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A run of the evil log."""
-    records = []
-    for text in EVIL.values():
-        owner = member(f"m{text}", owns=assignment(**{text: [0]})) | {"clientId": text, "clientHost": f"/{text}"}
-        records += [
-            classic(f"live{text}", owner, protocol=text),
-            commit(text, text, metadata=text),
-            commit(f"live{text}", text, metadata=text),
-            # An offset that goes back to the beginning: something to put back.
-            *(commit(f"reset{text}", text, offset=offset, time_ms=NOW_MS - offset) for offset in (1500, 0)),
-        ]
-    return one(*records).publish(tmp_path_factory.mktemp("evil")).path
-
-
-@pytest.fixture(scope="module")
-def log(published: str) -> str:
-    return str(Path(published).parents[3] / "log")
-
-
 TEXTS = {
     "describe": ["describe", "LOG", *NOW],
     "members": ["describe", "LOG", "--members", "--verbose", *NOW],
@@ -129,9 +108,19 @@ def obeyed(text: str) -> list[str]:
     return [repr(each) for each in FORBIDDEN if each in text]
 
 
-@pytest.fixture(scope="module")
-def places(log: str, published: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What commands are given, by the word that stands for it."""
+def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A run of the evil log, and what else commands are given, by the word that stands for it."""
+    records = []
+    for text in EVIL.values():
+        owner = member(f"m{text}", owns=assignment(**{text: [0]})) | {"clientId": text, "clientHost": f"/{text}"}
+        records += [
+            classic(f"live{text}", owner, protocol=text),
+            commit(text, text, metadata=text),
+            commit(f"live{text}", text, metadata=text),
+            # An offset that goes back to the beginning: something to put back.
+            *(commit(f"reset{text}", text, offset=offset, time_ms=NOW_MS - offset) for offset in (1500, 0)),
+        ]
+    published = one(*records).publish(tmp_path_factory.mktemp("evil")).path
     place = tmp_path_factory.mktemp("beside")
     told = [group(text, coordinator_after=9) for text in EVIL.values()]
     (place / "prediction.json").write_text(json.dumps(prediction(group(), *told).to_json()))
@@ -148,7 +137,7 @@ def places(log: str, published: str, tmp_path_factory: pytest.TempPathFactory) -
     rows = [dumps.row(at, *commit(text, text, metadata=text)) for at, text in enumerate(EVIL.values())]
     dumps.write(place / "records.parquet", rows)
     return {
-        "LOG": log,
+        "LOG": str(Path(published).parents[3] / "log"),
         "RUN": published,
         "OUTPUT": str(Path(published).parents[2]),
         "EARLIER": one(commit("g")).publish(place / "other").path,
@@ -159,6 +148,21 @@ def places(log: str, published: str, tmp_path_factory: pytest.TempPathFactory) -
         "STUCK": str(place / "stuck/log"),
         "RECORDS": str(place / "records.parquet"),
     }
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return given(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def published(places: dict[str, str]) -> str:
+    return places["RUN"]
+
+
+@pytest.fixture(scope="module")
+def log(places: dict[str, str]) -> str:
+    return places["LOG"]
 
 
 def _renamed(value: Any, name: str = "") -> Any:

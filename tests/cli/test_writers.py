@@ -40,8 +40,6 @@ from tests.writing import missing_tests, writers
 
 NOW = ["--now-ms", "1800000000000"]
 TOPOLOGY = str(CORPUS / "k431-cluster/expected/before/topics.json")
-PLACES = writers()
-WRITING = {str(ROOT / place.partition(":")[0]) for place in PLACES}
 Content = dict[str, bytes]
 DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
 
@@ -188,6 +186,12 @@ class Bench:
                 assert data.endswith(b"\n") or data.rstrip().endswith(b"</html>"), path
 
 
+@cache
+def writing() -> set[str]:
+    """Files of the product that write."""
+    return {str(ROOT / place.partition(":")[0]) for place in writers()}
+
+
 def _of_no_run(path: Path) -> bool:
     return path.match("part-*.parquet") and not (path.parent.parent / "manifest.json").exists()
 
@@ -196,10 +200,12 @@ def _of_no_run(path: Path) -> bool:
 def _noting(entered: set[str]) -> Iterator[None]:
     """Note the functions of the product that are entered meanwhile, in all threads."""
 
-    def look(frame: FrameType, _: str, __: object) -> None:
+    def look(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if code.co_filename.startswith(f"{ROOT}/"):
-            entered.add(f"{code.co_filename.removeprefix(f'{ROOT}/')}:{code.co_qualname}")
+        if event == "call" and code.co_filename.startswith(root):
+            entered.add(f"{code.co_filename.removeprefix(root)}:{code.co_qualname}")
+
+    root = f"{ROOT}/"
 
     threading.setprofile(look)
     sys.setprofile(look)
@@ -229,7 +235,7 @@ def bench(request: pytest.FixtureRequest, benches: Callable[[str], Bench]) -> Be
     indirect=["bench"],
 )
 def test_killed(bench: Bench, times: int) -> None:
-    events = events_of(WRITING, lambda: bench.write(bench.place(f"counted{times}")))
+    events = events_of(writing(), lambda: bench.write(bench.place(f"counted{times}")))
     assert events > 5
     kills = 0
     for number in range(times):
@@ -238,7 +244,7 @@ def test_killed(bench: Bench, times: int) -> None:
         before = bench.content(place)
         if bench.writer.again and number % 2:
             before = bench.made(place)
-        kills += killed_at(event, WRITING, lambda place=place: bench.write(place))  # type: ignore[misc]
+        kills += killed_at(event, writing(), lambda place=place: bench.write(place))  # type: ignore[misc]
         after = bench.content(place)
         assert before.keys() <= after.keys()
         bench.is_whole(after)
@@ -343,6 +349,8 @@ CAPTURE = (
     "tests/cluster/test_one_broker.py::test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next"
 )
 JOURNAL = "tests/drill/test_journal.py::test_killed"
+SHARED_JOURNAL = "tests/drill/test_shared_journal.py::test_killed"
+UPLOAD = "tests/cluster/test_upload.py::test_killed"
 OF_ATTEMPT = "a file of one attempt; the next one has another"
 TEMPORARY = "a temporary directory of the process"
 ELSEWHERE = {
@@ -354,16 +362,21 @@ ELSEWHERE = {
         "tests/restore/test_live_kills.py::test_killed_at_30_points"
     ),
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.begin": CAPTURE,
+    "coordinator_core/cluster/snapshot.py:CaptureDirectory.upload": UPLOAD,
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.write": CAPTURE,
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.write_log_start_offsets": CAPTURE,
     "coordinator_core/cluster/tls.py:_load": TEMPORARY,
     "coordinator_core/coordinator/trace/read.py:add_given": "the trace itself, by write_atomic alone",
     "coordinator_core/drill/journal.py:Journal.__init__": JOURNAL,
     "coordinator_core/drill/journal.py:Journal._cut_torn_line": JOURNAL,
-    "coordinator_core/drill/journal.py:Journal.write": JOURNAL,
+    "coordinator_core/drill/journal.py:Journal._append": JOURNAL,
+    "coordinator_core/drill/shared_journal.py:SharedJournal._end": SHARED_JOURNAL,
+    "coordinator_core/drill/shared_journal.py:SharedJournal._put": SHARED_JOURNAL,
+    "coordinator_core/drill/shared_journal.py:SharedJournal._say": SHARED_JOURNAL,
     "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
+    "coordinator_core/storage.py:upload": UPLOAD,
     "dags/common/compact.py:_forecast": OF_ATTEMPT,
     "dags/common/maintain.py:find": OF_ATTEMPT,
     "dags/common/restore.py:_read": OF_ATTEMPT,
@@ -385,5 +398,5 @@ ELSEWHERE = {
 
 def test_every_place_that_writes_is_known(benches: Callable[[str], Bench]) -> None:
     entered = set().union(*(benches(name).entered for name in WRITERS))
-    assert PLACES - entered == ELSEWHERE.keys()
+    assert writers() - entered == ELSEWHERE.keys()
     assert missing_tests(" ".join(ELSEWHERE.values())) == []
