@@ -30,5 +30,5 @@ checked() {  # python with the checked kernels
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16:malloc_context_size=8 \
         "$PYTHON" "$@"
 }
-checked -m pytest -q -p no:cacheprovider "${TESTS[@]}"
+checked -m pytest -q -p no:cacheprovider --hypothesis-profile all "${TESTS[@]}"
 checked -m tests.fuzz "$@"

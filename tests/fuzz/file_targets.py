@@ -61,7 +61,7 @@ def _made_base() -> str:
 def make_file(hostile: Hostile) -> bytes:
     """A file of a run: its name, whether digests are to be those of the file, its content."""
     if hostile.chance(0.5):
-        document = _with_others(json.loads((_base() / MANIFEST).read_text()), hostile.random)
+        document = with_others(json.loads((_base() / MANIFEST).read_text()), hostile.random)
         return b"\n".join((MANIFEST.encode(), b"", json.dumps(document).encode()))
     table = hostile.pick(sorted(path.parent.name for path in _base().glob("*/*.parquet")))
     name = f"{table}/part-00000.parquet"
@@ -84,7 +84,7 @@ def vary_file(hostile: Hostile, data: bytes) -> bytes:
 def run_directory(data: bytes, choices: Random) -> str:
     """Commands of a run of which one file is another: all their exit codes are documented ones for such input."""
     name, sound, content = (*data.split(b"\n", 2), b"", b"")[:3]
-    if not name or b"\0" in name or not (_base() / os.fsdecode(name)).is_file():
+    if not 0 < len(name) < 100 or b"\0" in name or not (_base() / os.fsdecode(name)).is_file():
         return "nothing"
     with tempfile.TemporaryDirectory() as place:
         run = Path(shutil.copytree(_base(), Path(place, "run")))
@@ -112,11 +112,13 @@ def answer(words: list[str]) -> tuple[int, str]:
         return int(regroup(words)), error.getvalue()
 
 
-def _with_others(document: Any, random: Random) -> Any:
+def with_others(document: Any, random: Random) -> Any:
     """The document with some of its values replaced, or left out."""
     for _ in range(random.choice((1, 1, 1, 2, 4))):
-        places = list(_places(document))
-        holder, key = random.choice(places)
+        found = list(places(document))
+        if not found:
+            break
+        holder, key = random.choice(found)
         if isinstance(holder, dict) and random.random() < 0.2:
             del holder[key]
         else:
@@ -124,12 +126,12 @@ def _with_others(document: Any, random: Random) -> Any:
     return document
 
 
-def _places(value: Any) -> Any:
+def places(value: Any) -> Any:
     """Every place of a value in a document: what holds it, and the key."""
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key
-        yield from _places(value[key])
+        yield from places(value[key])
 
 
 def _other_table(table: pa.Table, random: Random) -> pa.Table:
@@ -182,7 +184,7 @@ clusters:
 
 
 def make_clusters(hostile: Hostile) -> bytes:
-    return yaml.safe_dump(_with_others(yaml.safe_load(_CLUSTERS), hostile.random)).encode("utf-8", "surrogatepass")
+    return yaml.safe_dump(with_others(yaml.safe_load(_CLUSTERS), hostile.random)).encode("utf-8", "surrogatepass")
 
 
 def vary_clusters(hostile: Hostile, data: bytes) -> bytes:

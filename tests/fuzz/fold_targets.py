@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import astuple
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -127,16 +127,26 @@ def _fold_unpacked(
     plain = out[:used].tobytes()
     if is_shifting and choices.random() < 0.5:
         plain = changed(plain, choices)
-    at = arena.append(plain)
-    # Only so much of the arena, that reading on is out of bounds.
-    view = np.array(arena.data[: arena.used])
-    while at < arena.used:
-        if fold_chunk(view, at, arena.used, ARENA, True, tables) == Stop.END:
+    if choices.random() < 0.5:
+        at, view = 0, array_of(plain)
+        fold = partial(arena.fold, view)
+    else:
+        at = arena.append(plain)
+        # Only so much of the arena, that reading on is out of bounds.
+        view = np.array(arena.data[: arena.used])
+        fold = partial(_fold_in_arena, view)
+    while at < len(view):
+        if fold(at, len(view), tables) == Stop.END:
             break
         at = tables.position + _declared_size(view, tables.position)
     if done == 0:
         return position + _declared_size(array, position)
     return int(rows["position"][done - 1] + rows["size"][done - 1])
+
+
+def _fold_in_arena(view: Bytes, at: int, stop: int, tables: FoldTables) -> int:
+    status: int = fold_chunk(view, at, stop, ARENA, True, tables)
+    return status
 
 
 def _survivors(array: Bytes, tables: FoldTables, arena: Arena, choices: Random, *, is_shifting: bool) -> None:

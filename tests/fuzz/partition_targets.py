@@ -29,7 +29,7 @@ def partition(data: bytes, choices: Random) -> str:
     profile = PROFILES[choices.choice(list(PROFILES))]
     on_damage = choices.choice((OnDamage.FAIL, OnDamage.SALVAGE, OnDamage.RECOVER, OnDamage.RECOVER))
     with tempfile.TemporaryDirectory() as place:
-        log = _log_in(Path(place), data, choices)
+        log = log_in(Path(place), data, choices)
         expected, expected_damage = sequential_outcome(log, profile, on_damage)
         found: list[Damage] = []
         limits = choices.choice((Limits(), _IN_PARTS))
@@ -56,7 +56,7 @@ def partition(data: bytes, choices: Random) -> str:
     return on_damage.value
 
 
-def _log_in(place: Path, data: bytes, choices: Random) -> PartitionLog:
+def log_in(place: Path, data: bytes, choices: Random) -> PartitionLog:
     """Up to four segments with the entries of ``data``, of which some come again."""
     entries = list(entries_of(data))
     torn = data[sum(map(len, entries)) :]

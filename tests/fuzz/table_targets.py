@@ -170,7 +170,7 @@ def _other(value: Any, kind: pa.DataType, random: Random) -> Any:
         return [*value[:at], _other(value[at], kind.value_type, random), *value[at + random.randrange(2) :]]
     if pa.types.is_struct(kind) and value and random.random() < 0.8:
         one = random.choice([*kind])
-        return value | {one.name: _other(value[one.name], one.type, random)}
+        return value | {one.name: _other(value.get(one.name), one.type, random)}
     if isinstance(value, bytes) and value and random.random() < 0.5:
         at = random.randrange(len(value))
         return value[:at] + bytes([random.randrange(256)]) + value[at + 1 :]

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.fuzz import (
+    agreement_targets,
     command_targets,
     file_targets,
     fold_targets,
     log_targets,
     partition_targets,
+    rearranged_targets,
     segments,
     table_targets,
+    trace_targets,
     wire_targets,
 )
 from tests.fuzz.hostile import Hostile
@@ -51,4 +54,9 @@ TARGETS: dict[str, Target] = {
     "run_tables": Target(table_targets.run_tables, 0.001, table_targets.make_table, table_targets.vary_table),
     "capture": Target(wire_targets.capture, 0.0002),
     "cluster_file": Target(file_targets.cluster_file, 0.002, file_targets.make_clusters, file_targets.vary_clusters),
+    "traces": Target(trace_targets.traces, 0.002, trace_targets.make_trace, trace_targets.vary_trace),
+    "agreement": Target(agreement_targets.agreement, 0.0004, vary=agreement_targets.make_another),
+    "rearranged": Target(
+        rearranged_targets.rearranged, 0.005, rearranged_targets.make_sound, rearranged_targets.make_sound
+    ),
 }
