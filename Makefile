@@ -23,8 +23,8 @@ check: setup ## Fast tests: no JVM, no browser
 test: lint browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	$(TESTS) -m "fast or real"
 
-test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters
-	$(TESTS) -m full
+test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
+	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
 kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE

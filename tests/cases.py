@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,10 @@ FAST_CASES = (
 """A small log of every release, format and kind of trouble."""
 
 
-def cross_section(cases: Iterable[Case]) -> Any:
-    """Parameters of a slow test: the cases of :data:`FAST_CASES`, and all others in the tier *full*."""
-    return [
-        pytest.param(item, id=item.name, marks=() if item.name in FAST_CASES else pytest.mark.full) for item in cases
-    ]
+FEW_CASES = ("k0102-codecs/plain", "k241/cleaned", "k431-torn/bitflip", "k431-txn", "k440/before")
+"""A log of the old formats, compressed; of each coordinator; damaged; and with the newest types of groups."""
+
+
+def cross_section(cases: Iterable[Case], names: Sequence[str] = FAST_CASES) -> Any:
+    """Parameters of a slow test: the cases of these names, and all others in the tier *full*."""
+    return [pytest.param(item, id=item.name, marks=() if item.name in names else pytest.mark.full) for item in cases]

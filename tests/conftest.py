@@ -50,8 +50,11 @@ PARTS = (
     Part("live/test_model.py", "full"),
     Part("live/test_share_groups.py", "full"),
     Part("drill/test_live_behind.py", "full"),
+    Part("drill/test_shared_journal.py", "full"),
+    Part("drill/test_two_workers.py", "full"),
     Part("cluster/test_releases.py", "full"),
     Part("cluster/test_three_brokers.py", "full"),
+    Part("cluster/test_upload.py", "full"),
     Part("cluster", "real", together=True),
     Part("restore/test_live_restore.py", "real", together=True),
     Part("restore/test_live_rescue.py", "real", together=True),
@@ -63,6 +66,7 @@ PARTS = (
     Part("reports/test_browser.py", "real"),
     Part("monitoring", "real"),
     Part("scale", "full"),
+    Part("bench/test_generator.py", "full"),
     Part("bench/test_rules.py", "full"),
     Part("fold", "fast"),
     Part("lifecycle/test_loads_judged.py", "full", together=True),
@@ -112,8 +116,9 @@ PARTS = (
 _POSITION = {part.path: position for position, part in enumerate(PARTS)}
 
 # What a test finds must not depend on how fast the machine is,
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", parent=settings.get_profile("all"), max_examples=25, derandomize=True)
+settings.load_profile("few")
 # nor on what an earlier run has kept.
 os.environ["REGROUP_FOLD_CACHE"] = ""
 

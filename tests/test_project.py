@@ -317,7 +317,7 @@ def test_make_has_the_promised_targets() -> None:
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert ".ci/setup.sh" in done.stdout
-    for tiers, target in (("fast", "check"), ('"fast or real"', "test"), ("full", "test-full")):
+    for tiers, target in (("fast", "check"), ('"fast or real"', "test"), ('"full or hypothesis"', "test-full")):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert f" -m {tiers}\n" in done.stdout
 

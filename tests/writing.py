@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from tests.test_project import CODE, ROOT, tracked
 
@@ -15,6 +16,7 @@ _CALLS = {
 _NAMED = re.compile(r"\btests/[\w/]+\.py(?:::\w+)?")
 
 
+@cache
 def writers() -> set[str]:
     """``file:Class.function`` of each, below the root of the project."""
     products = tuple(f"{name}/" for name in CODE if name != "tests")
@@ -34,12 +36,13 @@ def _places(node: ast.AST, where: str) -> Iterator[str]:
 
 
 def _writes(call: ast.Call) -> bool:
-    name, text = ast.unparse(call.func).rpartition(".")[2], ast.unparse(call)
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name == "open":
+        text = ast.unparse(call)
         words = [str(each.value) for each in ast.walk(call) if isinstance(each, ast.Constant)]
         modes = any(set(word) <= set("rwaxbt+") and set(word) & set("wax+") for word in words)
         return modes or any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT"))
-    return name in _CALLS or text.startswith("shutil.copy")
+    return name in _CALLS or (name.startswith("copy") and ast.unparse(call.func).startswith("shutil.copy"))
 
 
 def missing_tests(text: str) -> list[str]:

@@ -1,13 +1,16 @@
-"""``regroup investigate``: of one group, checked against the truth, and of the whole cluster."""
+"""``regroup investigate``: of one group, checked against the truth, and of the whole cluster; ``regroup history``."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from coordinator_core.errors import ExitCode
 from tests.bench.generator import Truth
@@ -32,6 +35,29 @@ def investigate_group(log: Path, directory: Path, truth: Truth, version: str) ->
     }
     if found != expected:
         raise WrongAnswerError(f"history of {truth.groups[number]}: {len(found)} values stand, {len(expected)} should")
+    return sample
+
+
+def history_of_all(log: Path, directory: Path, truths: Sequence[Truth], version: str) -> Sample:
+    """Every group of the log; what stands in the table must be what was committed last."""
+    file = directory / "history.parquet"
+    command = [sys.executable, "-m", "coordinator_core", "history", str(log), "--kafka-version", version]
+    sample = run_process([*command, "--output", str(file)], directory / "history.txt")
+    columns = ["group_id", "topic", "partition", "committed_offset"]
+    standing = pq.read_table(file, columns=columns, filters=pc.field("valid_to").is_null())
+    found = sorted(zip(*(standing[name].to_pylist() for name in columns), strict=True))
+    expected = sorted(
+        (
+            truth.groups[truth.group_of_offset_key[key]],
+            truth.topics[truth.topic_of_offset_key[key]],
+            int(truth.partition_of_offset_key[key]),
+            int(truth.committed[key]),
+        )
+        for truth in truths
+        for key in np.flatnonzero(truth.committed >= 0)
+    )
+    if found != expected:
+        raise WrongAnswerError(f"history: {len(found)} values stand, {len(expected)} should")
     return sample
 
 

@@ -33,6 +33,7 @@ class Row(StrEnum):
     RULES_SPARK = "`regroup reconcile --engine spark --master local[2]`, with topics and the run before"
     RULES_OVERDUE = "`regroup reconcile`, the same, and nearly all offsets past their retention"
     GROUP = "`regroup investigate --group`, whole process"
+    HISTORY = "`regroup history` of all groups, whole process"
     CLUSTER = "`regroup investigate` of all groups, whole process"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
@@ -60,6 +61,7 @@ class Plan:
 COMPACTIONS = (Row.CLEANER, Row.COMPACT, Row.COMPACT_SPARK)
 RULES = (Row.LOCAL, Row.RULES, Row.RULES_COMPARED, Row.SPARK, Row.RULES_SPARK, Row.RULES_OVERDUE)
 INVESTIGATIONS = (Row.LOCAL, Row.GROUP)
+HISTORIES = (Row.LOCAL, Row.HISTORY)
 REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
 
 
@@ -113,6 +115,7 @@ QUICK = (
     Plan("capture", "Capture", _base(100 * MB), (Row.CONSUMER, Row.CAPTURE), 3),
     Plan("rules", "Rules", _rules(500_000, 10_000), RULES, 2),
     Plan("investigate", "Investigate", _base(100 * MB), INVESTIGATIONS, 3),
+    Plan("history", "History", _base(100 * MB), HISTORIES, 3),
 )
 
 _LINEAR = tuple(
@@ -232,6 +235,7 @@ FULL = (
     Plan("rules", "Rules: five million committed offsets", _rules(5_000_000, 100_000), RULES, 3),
     Plan("investigate", "Investigate one group: 1 GB", _base(GB), INVESTIGATIONS),
     Plan("investigate-rebalances", "Investigate one group: 30 % group records", _rebalances(GB), INVESTIGATIONS, 3),
+    Plan("history", "History of all groups: 1 GB", _base(GB), HISTORIES),
     # Of a gigabyte it takes minutes.
     Plan("investigate-all", "Investigate all groups: 100 MB", _base(100 * MB), (Row.LOCAL, Row.CLUSTER), 1),
     Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (*COMPACTIONS, Row.LOCAL), 2),

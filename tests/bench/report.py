@@ -85,6 +85,7 @@ CLAIMS = (
     Claim("with topics and the run before; the replay", "rules", Row.LOCAL, Row.RULES_COMPARED, 0.5),
     Claim("the same in Spark; the replay in Spark", "rules", Row.SPARK, Row.RULES_SPARK, 0.5),
     Claim("investigation of one group; the replay", "investigate", Row.LOCAL, Row.GROUP, 1 / 1.5),
+    Claim("history of all groups; the replay", "history", Row.LOCAL, Row.HISTORY, 1 / 3),
     Claim("investigation of all groups; the replay", "investigate-all", Row.LOCAL, Row.CLUSTER, 1 / 3),
 )
 
@@ -94,6 +95,7 @@ BOUNDS = (
     Bound("a Spark worker, 4 partitions", "replay-4", Row.SPARK, 1024, _worker_peak),
     Bound("capture of 1 GB", "capture", Row.CAPTURE, 300),
     Bound("investigation of one group", "investigate", Row.GROUP, 600),
+    Bound("history of all groups", "history", Row.HISTORY, 600),
     Bound("rules, five million offsets in two runs", "rules", Row.RULES_COMPARED, 2048),
 )
 

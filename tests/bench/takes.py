@@ -18,7 +18,7 @@ from typing import Any
 from tests.bench.capture import Source, source
 from tests.bench.compaction import clean, compact
 from tests.bench.generator import START_MS, Truth, generate
-from tests.bench.investigations import investigate_all, investigate_group
+from tests.bench.investigations import history_of_all, investigate_all, investigate_group
 from tests.bench.kafka import LoadingBroker, dump_command, loading_broker
 from tests.bench.measure import Sample, Take, in_turn, run_process
 from tests.bench.plans import Plan, Row
@@ -82,6 +82,7 @@ class Bench:
             Row.RULES_SPARK: lambda: self._reconcile("--engine", "spark", "--master", "local[2]"),
             Row.RULES_OVERDUE: lambda: reconcile_overdue(self.run, self._directory, self.truths),
             Row.GROUP: lambda: investigate_group(self._log, self._directory, self.truths[0], self._kafka.version),
+            Row.HISTORY: lambda: history_of_all(self._log, self._directory, self.truths, self._kafka.version),
             Row.CLUSTER: lambda: investigate_all(self._log, self._directory, self._kafka.version),
             Row.STRUCT: lambda: self._reference("struct"),
             Row.KAFKA_PYTHON: lambda: self._reference("kafka-python"),

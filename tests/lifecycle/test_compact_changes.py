@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import DamagedInputError
@@ -25,6 +25,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.layout import BatchField
 from coordinator_core.log.types import Codec, ControlType, PartitionLog
 from tests.cli.test_damaged_input import outcome
+from tests.examples import examples
 from tests.lifecycle.test_compact_damage import with_crc
 from tests.log.builders import NOW_MS, NewRecord, build_batch, build_control_batch, write_partition
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
@@ -165,7 +166,7 @@ def test_records_other_than_those_that_were_to_stay(tmp_path: Path) -> None:
             passes.each()[each]()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), min_size=1, max_size=12),
     st.booleans(),

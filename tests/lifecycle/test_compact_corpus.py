@@ -23,11 +23,11 @@ from tests.replay.reference import replay_partition
 
 COMPACTED = CORPUS / "k431-compacted"
 ONE_OF_EACH = (
-    "k431-mixed",
+    pytest.param("k431-mixed", marks=pytest.mark.full),
     "k431-txn",
     "k431-expired/C",
     "k431-cluster",
-    "k392-classic",
+    pytest.param("k392-classic", marks=pytest.mark.full),
     "k011/plain",
     "k241/cleaned",
     "k0102/after",

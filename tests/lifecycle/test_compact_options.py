@@ -118,7 +118,10 @@ def test_old_messages_keep_their_codec_unless_they_are_converted(
     assert answers(tmp_path / "new") == answers(snapshot)
 
 
-@pytest.mark.parametrize(("name", "count"), [("k431-compacted/A-uncleaned", 7), ("k431-mixed", 3)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("k431-compacted/A-uncleaned", 7), pytest.param("k431-mixed", 3, marks=pytest.mark.full)],
+)
 def test_groups_move_to_another_count_of_partitions(
     name: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.groups.model import CommittedOffset, PartitionState, TransactionOutcome
@@ -16,6 +16,7 @@ from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import ControlType, PartitionLog
 from coordinator_core.releases import Profile, profile_for
+from tests.examples import examples
 from tests.fold.parity import write_log
 from tests.fold.random_logs import Log, contended_logs, encoded_key, logs, offset_value
 from tests.log.builders import build_batch, build_control_batch, build_message
@@ -23,7 +24,7 @@ from tests.replay.reference import replay_partition
 
 NOW_MS = 1_700_000_000_500
 PROFILE = profile_for("J3")
-random_logs = settings(max_examples=8)
+random_logs = examples(8)
 
 
 def compacted(

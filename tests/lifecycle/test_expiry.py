@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.groups.model import (
@@ -32,6 +32,7 @@ from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone,
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.blobs import encode_consumer_subscription
+from tests.examples import examples
 from tests.fold.random_logs import Log, build, data_batches, markers
 from tests.log.builders import build_batch
 from tests.replay.histories import replay_batches
@@ -386,7 +387,7 @@ ONE_SWEEP_RELEASES = tuple(release for release in SWEPT_RELEASES if release != "
 v2_logs = st.builds(build, st.lists(st.one_of(data_batches, data_batches, markers), min_size=1, max_size=14))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(v2_logs, st.sampled_from(SWEPT_RELEASES), st.integers(1, 6_000), st.integers(1, 6_000))
 def test_what_a_sweep_leaves(log: Log, release: str, now_ms: int, retention_ms: int) -> None:
     """The log with the plan's tombstones loads to the state without what they delete; no more is due then."""
@@ -415,7 +416,7 @@ def test_what_a_sweep_leaves(log: Log, release: str, now_ms: int, retention_ms: 
     assert plan_expiry(after, rules, now_ms=now_ms, offsets_retention_ms=retention_ms).tombstones == ()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(v2_logs, st.sampled_from(ONE_SWEEP_RELEASES), st.integers(1, 6_000), st.integers(0, 6_000))
 def test_the_forecast_is_what_a_later_sweep_writes(log: Log, release: str, now_ms: int, wait_ms: int) -> None:
     rules = profile(release)

@@ -19,7 +19,7 @@ from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
-from tests.cases import CASES, TORN, Case, case, cross_section
+from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import write_segment
 from tests.replay.histories import History, OffsetKey
 
@@ -42,7 +42,7 @@ def forensics_of(item: Case, now_ms: int = NOW_MS) -> dict[int, PartitionForensi
     }
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_every_record_counts_once(item: Case, tmp_path: Path) -> None:
     found = forensics_of(item)
     records: Counter[tuple[int, str, str | None]] = Counter()

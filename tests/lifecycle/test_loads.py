@@ -205,7 +205,12 @@ def test_differences_count_committed_offsets_by_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, release, coordinator", [("k392-classic", "3.9", "classic"), ("k431-mixed", "4.3", "new")]
+    "name, release, coordinator",
+    [
+        pytest.param("k392-classic", "3.9", "classic", marks=pytest.mark.full),
+        pytest.param("k431-mixed", "4.3", "new", marks=pytest.mark.full),
+        ("k431-txn", "4.3", "new"),
+    ],
 )
 def test_the_release_that_wrote_a_log_loads_it_without_a_difference(
     name: str, release: str, coordinator: str, capfdbinary: Capture

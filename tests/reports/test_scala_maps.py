@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
+from tests.examples import examples
 
 
 def test_names_that_collide() -> None:
@@ -16,7 +17,7 @@ def test_names_that_collide() -> None:
 
 
 @pytest.mark.parametrize("order", [scala_2_12_order, scala_2_13_order])
-@settings(max_examples=50)
+@examples(50)
 @given(keys=st.lists(st.text(max_size=5), max_size=60))
 def test_every_key_once(order: MapOrder, keys: list[str]) -> None:
     assert sorted(order(keys)) == sorted(set(keys))
