@@ -180,8 +180,11 @@ class Client:
             time.sleep(backoff)
             backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
 
-    def until_settled(self, attempt: Callable[[], T | None], what: str) -> T:
-        """The first result of ``attempt`` that is not ``None``; ``ClusterError`` when patience is over."""
+    def until_settled(self, attempt: Callable[[], T | None], what: str, why: Callable[[], str] | None = None) -> T:
+        """The first result of ``attempt`` that is not ``None``.
+
+        ``ClusterError`` when patience is over; ``why`` says what the last attempt met.
+        """
         deadline = time.monotonic() + self.patience_seconds
         backoff = _BACKOFF_SECONDS[0]
         while True:
@@ -189,7 +192,8 @@ class Client:
             if result is not None:
                 return result
             if time.monotonic() > deadline:
-                raise ClusterError(f"{what}: not within {self.patience_seconds:g} s")
+                met = f": {why()}" if why else ""
+                raise ClusterError(f"{what}: not within {self.patience_seconds:g} s{met}")
             time.sleep(backoff)
             backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
 

@@ -37,12 +37,12 @@ def _described(
 ) -> dict[str, ServedGroup]:
     found: dict[str, ServedGroup] = {}
 
-    def ask(broker: int, part: list[str]) -> list[str]:
-        again = []
+    def ask(broker: int, part: list[str]) -> dict[str, int]:
+        again = {}
         answer = client.ask(lambda: request(group_ids=part, include_authorized_operations=False), broker)
         for group in answer.groups:
             if group.error_code in RETRIABLE:
-                again.append(group.group_id)
+                again[group.group_id] = group.error_code
             elif not group.error_code:
                 found[group.group_id] = _group(group, member)
         return again

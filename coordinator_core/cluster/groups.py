@@ -18,6 +18,7 @@ from coordinator_core.cluster.client import (
     error_name,
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
+from coordinator_core.coordinator.errors import Errors
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
@@ -34,6 +35,14 @@ _DESCRIBE_VERSION = 5
 _UNSTABLE_OFFSET_COMMIT = 88
 _GROUP_ID_NOT_FOUND = 69
 _DEAD = "Dead"
+_BEHIND = (
+    "; if it leads the partition, its log is not replicated, or it has not heard of that since an election: then a"
+    " commit of any group in this partition helps"
+)
+"""A coordinator of Kafka 4 answers a fetch of stable offsets once all that it has loaded and written is below the high
+watermark (``CoordinatorRuntime.scheduleWriteOperation``), and after ``offsets.commit.timeout.ms`` with NOT_COORDINATOR
+(``GroupCoordinatorService.handleOffsetFetchException``). One that the high watermark reached just before it listened
+(``CoordinatorContext.transitionTo``) is not told again until the next write; so were 2 of 600 that were elected."""
 
 
 def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_expected: bool = False) -> Json:
@@ -95,42 +104,52 @@ def _listed(client: Client) -> dict[str, Json]:
 
 
 def ask_coordinators(
-    client: Client, info: TopicInfo, group_ids: Sequence[str], ask: Callable[[int, list[str]], list[str]]
+    client: Client, info: TopicInfo, group_ids: Sequence[str], ask: Callable[[int, list[str]], Mapping[str, int]]
 ) -> TopicInfo:
     """Send groups to the brokers that lead their offsets partitions, again when those move or load.
 
-    ``ask(broker, its groups)`` returns the groups to be asked for again. Returns the offsets topic as it was last.
+    ``ask(broker, its groups)`` returns the groups to be asked for again, with the error code of each. Returns the
+    offsets topic as it was last. ``ClusterError`` names a group without an answer, and what its coordinator says.
     """
     left = list(group_ids)
+    unanswered = ""
 
     def attempt() -> bool | None:
-        nonlocal left, info
-        again: list[str] = []
+        nonlocal left, unanswered, info
         leaders = {each.partition: each.leader for each in info.partitions}
         brokers = {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in left}
+        again = {group_id: int(Errors.LEADER_NOT_AVAILABLE) for group_id, broker in brokers.items() if broker < 0}
 
         def one(broker: int, part: list[str]) -> None:
             for first in range(0, len(part), GROUPS_PER_REQUEST):
-                again.extend(ask(broker, part[first : first + GROUPS_PER_REQUEST]))
+                again.update(ask(broker, part[first : first + GROUPS_PER_REQUEST]))
 
         by_broker(brokers, one)
-        left = again + [group_id for group_id, broker in brokers.items() if broker < 0]
+        left = list(again)
         if not left:
             return True
+        more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+        place = f"{OFFSETS_TOPIC}-{partition_for(left[0], len(leaders))}, broker {brokers[left[0]]}"
+        unanswered = f"group {left[0]!r} ({place}): {waiting_text(again[left[0]])}{more}"
         info = client.topic(OFFSETS_TOPIC)
         return None
 
-    client.until_settled(attempt, "answers of the coordinators")
+    client.until_settled(attempt, "answers of the coordinators", lambda: unanswered)
     return info
 
 
-def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> list[str]:
-    again = []
+def waiting_text(code: int) -> str:
+    """What a coordinator says that is to be asked again, and what may help."""
+    return error_name(code) + (_BEHIND if code == Errors.NOT_COORDINATOR else "")
+
+
+def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> dict[str, int]:
+    again = {}
     answer = client.ask(lambda: DescribeGroupsRequest(groups=group_ids, max_version=_DESCRIBE_VERSION), broker)
     for found in answer.groups:
         group = groups[found.group_id]
         if found.error_code in RETRIABLE:
-            again.append(found.group_id)
+            again[found.group_id] = found.error_code
         elif found.error_code == GROUP_AUTHORIZATION_FAILED:
             raise _missing_group(found.group_id)
         elif found.error_code not in (0, _GROUP_ID_NOT_FOUND):
@@ -144,16 +163,16 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
 
 def _offsets(
     client: Client, broker: int, group_ids: list[str], groups: dict[str, Json], expected: OffsetKeys
-) -> list[str]:
+) -> dict[str, int]:
     """Committed offsets: all that a group has, and those expected; which of them are unstable."""
-    again: set[str] = set()
+    again: dict[str, int] = {}
     rows: dict[str, dict[tuple[str, int], Json]] = {group_id: {} for group_id in group_ids}
     version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
     for everything in (True, False):
         asked: OffsetKeys = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
         for group_id, code, topics in fetched_offsets(client, broker, asked, everything, version):
             if code in RETRIABLE:
-                again.add(group_id)
+                again[group_id] = code
             elif code == GROUP_AUTHORIZATION_FAILED:
                 raise _missing_group(group_id)
             elif code not in (0, _GROUP_ID_NOT_FOUND):
@@ -165,14 +184,14 @@ def _offsets(
     for group_id in group_ids:
         if group_id not in again:
             groups[group_id]["offsets"] = [row for row in rows[group_id].values() if _says_something(row)]
-    return sorted(again)
+    return again
 
 
 def _note(
     rows: dict[tuple[str, int], Json],
     offset_key: tuple[str, int],
     answer: Any,
-    again: set[str],
+    again: dict[str, int],
     group_id: str,
 ) -> None:
     code = answer.error_code
@@ -192,7 +211,7 @@ def _note(
     if code == _UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
     elif code in RETRIABLE and code != 3:
-        again.add(group_id)
+        again[group_id] = code
     elif not code and answer.committed_offset >= 0:
         epoch = answer.committed_leader_epoch
         row["committed_offset"] = answer.committed_offset

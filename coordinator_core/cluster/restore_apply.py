@@ -26,7 +26,7 @@ from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITIO
 from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
-from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets
+from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets, waiting_text
 from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.events import RESTORED
@@ -70,7 +70,11 @@ class Refusal(NamedTuple):
 
 
 class _TryAgainError(Exception):
-    """The coordinator moves, loads, or does not answer."""
+    """The coordinator moves, loads, or does not answer. ``code`` is what it says."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,51 +215,72 @@ class _Writer:
         self._client = client
         self._journal = journal
         self._parallel = parallel
+        self._deadline = 0.0
+        self._said: dict[int, str] = {}
+        """Why groups of an offsets partition are tried again."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
 
     def write(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
         """Results of all groups. One whose coordinator moves or does not answer is tried again while others get on."""
         left = {group.group_id: group for group in groups}
         results: list[GroupResult] = []
-        deadline = time.monotonic() + self._client.patience_seconds
-        while left:
+        self._progress()
+        while left and self._is_patient():
             done = self._round(list(left.values()))
             for result in done:
                 del left[result.group_id]
             results += done
-            if done:
-                deadline = time.monotonic() + self._client.patience_seconds
-            elif time.monotonic() > deadline:
-                break
             if left:
                 time.sleep(_LOOK_SECONDS)
         for group_id in left:
-            seconds = self._client.patience_seconds
-            results.append(self._ended(group_id, 0, [(None, None, f"no answer of its coordinator in {seconds:g} s")]))
+            said = self._said.get(left[group_id].offsets_partition, "not asked, others had no answer before it")
+            error = f"no answer of its coordinator in {self._client.patience_seconds:g} s: {said}"
+            results.append(self._ended(group_id, 0, [(None, None, error)]))
         return results
+
+    def _say(self, groups: Iterable[GroupPlan], text: str) -> None:
+        self._said |= dict.fromkeys((group.offsets_partition for group in groups), text)
+
+    def _progress(self) -> None:
+        self._deadline = time.monotonic() + self._client.patience_seconds
+
+    def _is_patient(self) -> bool:
+        return time.monotonic() <= self._deadline
 
     def _round(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
         by_id = {group.group_id: group for group in groups}
         try:
             places = coordinators(self._client, self._client.topic(OFFSETS_TOPIC), by_id)
-        except ClusterError:
+        except ClusterError as error:
+            self._say(groups, str(error))
             return []
+        self._say(
+            (by_id[group_id] for group_id, broker in places.items() if broker < 0), "no broker is its coordinator"
+        )
         done: list[GroupResult] = []
 
         def one(broker: int, part: list[str]) -> None:
             lost = threading.Event()
+            waiting: set[int] = set()
 
             def write(group_id: str) -> None:
-                if lost.is_set():
+                partition = by_id[group_id].offsets_partition
+                if lost.is_set() or partition in waiting or not self._is_patient():
                     return
                 try:
                     result = self._group(broker, by_id[group_id])
-                except ClusterError:
+                except ClusterError as error:
                     # Each group would find the broker gone, and wait for it. Whether this one was written is read
                     # when it is tried again.
                     lost.set()
+                    self._say(map(by_id.__getitem__, part), str(error))
+                except _TryAgainError as error:
+                    # So would the others of the partition be answered, each after offsets.commit.timeout.ms.
+                    waiting.add(partition)
+                    self._said[partition] = f"broker {broker}, {OFFSETS_TOPIC}-{partition}: {waiting_text(error.code)}"
                 else:
-                    done.extend([] if result is None else [result])
+                    done.append(result)
+                    self._progress()
 
             with ThreadPoolExecutor(self._parallel) as threads:
                 list(threads.map(write, part))
@@ -263,25 +288,20 @@ class _Writer:
         by_broker(places, one)
         return done
 
-    def _group(self, broker: int, group: GroupPlan) -> GroupResult | None:
-        """One group; ``None`` when it is to be tried again. ``ClusterError`` when the broker does not answer."""
-        try:
-            left, errors = self._left(broker, group)
-            errors += [
-                _of(row, "STALE: somebody else has committed") for row, held in left if held != value_of(row.before)
-            ]
-            if errors:
-                return self._ended(group.group_id, 0, errors)
-            self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
-            if group.action is Action.DELETE:
-                errors = self._delete_group(broker, group.group_id)
-            else:
-                is_share = group.type == GroupType.SHARE
-                commit, delete = (self._alter, self._delete_topics) if is_share else (self._commit, self._delete)
-                errors = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
-                errors += delete(broker, group.group_id, [row for row, _ in left if row.after is None])
-        except _TryAgainError:
-            return None
+    def _group(self, broker: int, group: GroupPlan) -> GroupResult:
+        """One group. ``ClusterError`` when the broker does not answer."""
+        left, errors = self._left(broker, group)
+        errors += [_of(row, "STALE: somebody else has committed") for row, held in left if held != value_of(row.before)]
+        if errors:
+            return self._ended(group.group_id, 0, errors)
+        self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
+        if group.action is Action.DELETE:
+            errors = self._delete_group(broker, group.group_id)
+        else:
+            is_share = group.type == GroupType.SHARE
+            commit, delete = (self._alter, self._delete_topics) if is_share else (self._commit, self._delete)
+            errors = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
+            errors += delete(broker, group.group_id, [row for row, _ in left if row.after is None])
         failed = {(topic, partition) for topic, partition, _ in errors}
         written = 0 if (None, None) in failed else sum((row.topic, row.partition) not in failed for row, _ in left)
         return self._ended(group.group_id, written, errors)
@@ -430,7 +450,7 @@ def _of(row: Row, error: str) -> _Error:
 def _passed(code: int) -> str:
     """Kafka's name of an error; :class:`_TryAgainError` for one that passes."""
     if code in _AGAIN:
-        raise _TryAgainError
+        raise _TryAgainError(code)
     return error_text(code)
 
 

@@ -64,13 +64,14 @@ def note_start_offsets(client: Client, info: TopicInfo, groups: Mapping[str, Tar
     if not shares or not has_start_offsets(client):
         return
 
-    def ask(broker: int, part: list[str]) -> list[str]:
-        again = []
+    def ask(broker: int, part: list[str]) -> dict[str, int]:
+        again = {}
         for group_id, code, starts in described(client, broker, part):
             if code == GROUP_AUTHORIZATION_FAILED:
                 raise MissingAclError("Describe", f"Group:{group_id}", "the start offsets of the share group")
-            if code in RETRIABLE or not all(_is_told(one, group_id) for one in starts):
-                again.append(group_id)
+            untold = [one.error_code for one in starts if not _is_told(one, group_id)]
+            if code in RETRIABLE or untold:
+                again[group_id] = code or untold[0]
             elif code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
                 raise ClusterError(f"start offsets of share group {group_id!r}: error {code}")
             else:

@@ -31,6 +31,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries, Known
 from coordinator_core.cluster.drill_watch import Watch
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, ask_coordinators, fetched_offsets
 from coordinator_core.cluster.settings import client_settings
 from coordinator_core.drill.canaries import Canary, canaries
 from coordinator_core.errors import ExitCode
@@ -172,6 +174,34 @@ def test_a_watch_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
             ] == [(GROUP, TOPIC, partition, count, count - 1) for partition in range(64)]
             assert all(event["coordinator"] == new and event["behind_ms"] > 0 for event in behind)
             assert watch.look() == set()
+            return
+    pytest.fail("no coordinator was behind")
+
+
+def test_stable_offsets_of_a_coordinator_that_is_behind(place: Place) -> None:
+    """It answers NOT_COORDINATOR, after ``offsets.commit.timeout.ms`` (5 s): the command says so, and what helps."""
+    info = place.client.topic(OFFSETS_TOPIC)
+    count = place.commits._count
+    for _ in range(TRIES):
+        count += 1
+        with new_leader(place, lambda: place.commits.commit(1, groups=1)) as (new, go_on):
+            if answered(place, new, GROUP, TOPIC, 0) == count:
+                continue
+            slow = {"request.timeout.ms": "8000", "default.api.timeout.ms": "20000"}
+            with Client(client_settings(place.cluster.nodes[new].bootstrap, slow)) as client:
+
+                def ask(broker: int, group_ids: list[str]) -> dict[str, int]:
+                    asked = {group_id: [(TOPIC, 0)] for group_id in group_ids}
+                    answers = fetched_offsets(client, broker, asked, False, OFFSET_FETCH_VERSION)
+                    return {group_id: code for group_id, code, _ in answers if code}
+
+                with pytest.raises(ClusterError) as told:
+                    ask_coordinators(client, info, [GROUP], ask)
+                where = f"{OFFSETS_TOPIC}-{PARTITION}, broker {new}"
+                assert f"not within 20 s: group {GROUP!r} ({where}): error 16 (NOT_COORDINATOR)" in str(told.value)
+                assert "a commit of any group in this partition helps" in str(told.value)
+                go_on()
+                ask_coordinators(client, info, [GROUP], ask)
             return
     pytest.fail("no coordinator was behind")
 
