@@ -46,7 +46,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import BLOCK_BYTES, PackedTexts
 from coordinator_core.releases import Profile
 
-PORTION_ROWS = 1 << 18
+PORTION_ROWS = 1 << 17
 _SPECIAL_RECORDS = 250_000
 """Some 400 MB as histories."""
 
@@ -131,7 +131,7 @@ def history_tables(
 
     # What needs no interpreter lock goes on in a thread: versions are put away while the next ones are taken, and rows
     # made while the caller writes those before them.
-    with ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor(2) as thread:
         taken = [
             take_history(log, profile, deletions, names, thread, on_damage=on_damage, damage=damage)
             for log in snapshot.partitions

@@ -15,7 +15,7 @@ from coordinator_core.history.table import HISTORY
 _NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
 _VALUES_AT_ONCE = 1 << 14
 _PIECE_BYTES = 1 << 20
-_WITH_STATISTICS = ["group_id", "topic", "partition", "record_offset"]
+_WITH_STATISTICS = ["group_id"]
 
 
 def write_history(path: str, tables: Iterable[pa.Table]) -> int:
