@@ -129,8 +129,8 @@ def history_tables(
         )
         return found.groups.values()
 
-    # What needs no interpreter lock goes on in a thread: versions are put away while the next ones are taken, and rows
-    # made while the caller writes those before them.
+    # What needs no interpreter lock goes on in threads: versions are put away while the next ones are taken, and rows
+    # made while the caller writes those before them. There are two: else versions wait while a segment is read ahead.
     with ThreadPoolExecutor(2) as thread:
         taken = [
             take_history(log, profile, deletions, names, thread, on_damage=on_damage, damage=damage)
@@ -330,10 +330,10 @@ def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(distinct), pa.string()), safe=False)
 
 
-def _coded(numbers: Int64s) -> tuple[list[int], Int64s]:
+def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
     """Distinct numbers in the order in which they come first; and by item the place of its own among them."""
     found = pa.array(numbers).dictionary_encode()
-    return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
+    return found.dictionary.to_numpy(), found.indices.to_numpy().astype(np.int64)
 
 
 # Origins
@@ -348,7 +348,8 @@ class _Origins:
     def of_each(self, codes: npt.NDArray[Any], told: Callable[[int], Origin]) -> Int64s:
         """Numbers of the origins that ``told`` gives for the codes, asked once for each distinct one."""
         distinct, code_of = _coded(codes)
-        return np.array([self.found.setdefault(told(code), len(self.found)) for code in distinct], np.int64)[code_of]
+        numbers = [self.found.setdefault(told(code), len(self.found)) for code in distinct.tolist()]
+        return np.array(numbers, np.int64)[code_of]
 
 
 def _origins(

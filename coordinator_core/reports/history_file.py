@@ -16,6 +16,7 @@ _NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
 _VALUES_AT_ONCE = 1 << 14
 _PIECE_BYTES = 1 << 20
 _WITH_STATISTICS = ["group_id"]
+"""Of others the range is nearly the same in each row group."""
 
 
 def write_history(path: str, tables: Iterable[pa.Table]) -> int:
