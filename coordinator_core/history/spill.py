@@ -128,7 +128,7 @@ class Spill:
 
     def _read(self, first: int, stop: int) -> Spilled:
         rows = np.empty(int(self.rows[first:stop].sum()), self._kind)
-        data, used, stretches = memoryview(rows.view(np.uint8)), 0, []
+        data, used, stretches = rows.view(np.uint8).data, 0, []
         for bounds in self._bounds:
             (begin, text), (end, _) = bounds[first].tolist(), bounds[stop].tolist()
             used += os.preadv(self._rows.fileno(), [data[used : used + end - begin]], begin)
