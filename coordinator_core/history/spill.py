@@ -4,62 +4,64 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.packed import cuts
 
 Rows = npt.NDArray[Any]
 """Rows of ``kernels.layout.ClosedVersion``."""
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Its fields, each an array."""
 
 _BUCKETS = 256
 _WHOLE_BYTES = 256 << 20
 """Metadata up to this size are read at once; of larger ones a table has as many as go into a block."""
 
 
-def in_order(rows: Rows, order: Int64s) -> Rows:
-    """A copy of ``rows`` in an order. (Of a structured array numpy would copy field after field.)"""
-    words = rows.view(np.int64).reshape(len(rows), -1)
-    found: Rows = words.take(order, axis=0, mode="clip").view(rows.dtype).reshape(-1)
-    return found
-
-
 class Texts:
-    """Metadata of versions: ``lengths`` (int64, bytes), one a version.
+    """Metadata of versions: ``lengths`` (int32, bytes), one a version.
 
-    They lie one behind the other in ``stretches`` of the spilled file, each from a place to another, with the lengths
-    of the versions in it.
+    They lie one behind the other in ``stretches`` of the spilled file: each begins at a place, for so many versions.
     """
 
-    def __init__(self, file: IO[bytes], stretches: Sequence[tuple[int, int, Int64s]]) -> None:
-        self.lengths = np.concatenate([lengths for *_, lengths in stretches])
+    def __init__(self, file: IO[bytes], lengths: npt.NDArray[np.int32], stretches: Sequence[tuple[int, int]]) -> None:
+        self._lengths = lengths
         self._file = file
         self._whole = self._places = None
-        size = sum(stop - start for start, stop, _ in stretches)
-        if 0 < size <= _WHOLE_BYTES:
-            data = b"".join(self._read(start, stop - start) for start, stop, _ in stretches)
-            buffers = pa.py_buffer(_bounds(self.lengths)), pa.py_buffer(data)
-            self._whole = pa.LargeStringArray.from_buffers(len(self.lengths), *buffers)
-        elif size:
-            self._places = np.concatenate([start + _bounds(lengths)[:-1] for start, _, lengths in stretches])
+        self._size = int(lengths.sum(dtype=np.int64))
+        ends = np.cumsum([count for _, count in stretches])
+        parts = [_bounds(part) for part in np.split(lengths, ends[:-1])] if self._size else []
+        if 0 < self._size <= _WHOLE_BYTES:
+            data = b"".join(self._read(start, part[-1]) for (start, _), part in zip(stretches, parts, strict=True))
+            buffers = pa.py_buffer(_bounds(lengths)), pa.py_buffer(data)
+            self._whole = pa.LargeStringArray.from_buffers(len(lengths), *buffers)
+        elif self._size:
+            self._places = np.concatenate(
+                [start + part[:-1] for (start, _), part in zip(stretches, parts, strict=True)]
+            )
 
     def take(self, order: Int64s) -> Iterator[tuple[slice, pa.Array]]:
         """Texts (string) of the versions in an order, so many at a time as go into a block, with their range in it."""
-        lengths = self.lengths[order]
+        if not self._size:  # Most logs have none.
+            none = pa.py_buffer(np.zeros(len(order) + 1, np.int32)), pa.py_buffer(b"")
+            yield slice(0, len(order)), pa.StringArray.from_buffers(len(order), *none)
+            return
+        lengths = self._lengths[order].astype(np.int64)
         for part in cuts(lengths):
             yield part, self._taken(order[part], lengths[part])
 
     def _taken(self, rows: Int64s, lengths: Int64s) -> pa.Array:
         if self._whole is not None:
             return self._whole.take(pa.array(rows)).cast(pa.string())
-        data = b""  # Most logs have none.
-        if self._places is not None:
-            data = b"".join(map(self._read, self._places[rows].tolist(), lengths.tolist()))
+        assert self._places is not None
+        data = b"".join(map(self._read, self._places[rows].tolist(), lengths.tolist()))
         bounds = _bounds(lengths).astype(np.int32)
         return pa.StringArray.from_buffers(len(rows), pa.py_buffer(bounds), pa.py_buffer(data))
 
@@ -67,7 +69,7 @@ class Texts:
         return os.pread(self._file.fileno(), size, place)
 
 
-def _bounds(lengths: Int64s) -> Int64s:
+def _bounds(lengths: npt.NDArray[Any]) -> Int64s:
     """Where each of the items that lie one behind the other begins, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
@@ -75,7 +77,7 @@ def _bounds(lengths: Int64s) -> Int64s:
 class Spilled(NamedTuple):
     """Versions, all of some groups in the order in which they ended, and their metadata."""
 
-    rows: Rows
+    columns: Columns
     texts: Texts
 
 
@@ -94,7 +96,9 @@ class Spill:
     def add(self, rows: Rows, texts: pa.Array) -> None:
         """Take versions, whose ``metadata`` are numbers of ``texts``."""
         bucket = (rows["group"] % _BUCKETS).astype(np.uint8)
-        rows = in_order(rows, np.argsort(bucket, kind="stable"))
+        # Of a structured array numpy would copy field after field.
+        words = rows.view(np.int64).reshape(len(rows), -1)
+        rows = words.take(np.argsort(bucket, kind="stable"), axis=0).view(rows.dtype).reshape(-1)
         counts = np.bincount(bucket, minlength=_BUCKETS)
         first = np.concatenate(([0], np.cumsum(counts)))
         # Number 0 is the empty text.
@@ -123,13 +127,14 @@ class Spill:
             first = stop
 
     def _read(self, first: int, stop: int) -> Spilled:
-        parts, stretches = [], []
+        rows = np.empty(int(self.rows[first:stop].sum()), self._kind)
+        data, used, stretches = rows.view(np.uint8).data, 0, []
         for bounds in self._bounds:
-            begin, end = bounds[first].tolist(), bounds[stop].tolist()
-            part = np.frombuffer(os.pread(self._rows.fileno(), end[0] - begin[0], begin[0]), self._kind)
-            parts.append(part)
-            stretches.append((begin[1], end[1], part["metadata"].astype(np.int64)))
-        return Spilled(np.concatenate(parts), Texts(self._texts, stretches))
+            (begin, text), (end, _) = bounds[first].tolist(), bounds[stop].tolist()
+            used += os.preadv(self._rows.fileno(), [data[used : used + end - begin]], begin)
+            stretches.append((text, (end - begin) // rows.itemsize))
+        columns = spread_columns(rows)
+        return Spilled(columns, Texts(self._texts, columns["metadata"], stretches))
 
     def close(self) -> None:
         """Give the files back."""

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.errors import Damage
-from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import (
     Certainty,
@@ -39,29 +38,19 @@ from coordinator_core.history.origins import (
 )
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.spill import Rows, Spilled, in_order
+from coordinator_core.history.spill import Columns, Spilled
 from coordinator_core.history.taking import Taken, take_history
-from coordinator_core.kernels.arrays import dtype
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import BLOCK_BYTES, PackedTexts
 from coordinator_core.releases import Profile
 
-PORTION_ROWS = 1 << 18
+PORTION_ROWS = 1 << 17
 _SPECIAL_RECORDS = 250_000
 """Some 400 MB as histories."""
 
-_NOT_OF_REQUESTS: Final = set(dtype("ClosedVersion").names or ()) - {
-    "commits",
-    "record_offset",
-    "timestamp",
-    "leader_epoch",
-    "value_version",
-}
 _Item = TypeVar("_Item")
-Int64s = npt.NDArray[np.int64]
-Columns = Mapping[str, npt.NDArray[Any]]
-"""Fields of ``kernels.layout.ClosedVersion``."""
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 HISTORY: Final = pa.schema(
@@ -100,6 +89,9 @@ HISTORY: Final = pa.schema(
     ]
 )
 
+_OF_KEYS: Final = frozenset({"key", "group", "metadata"})
+"""Fields of versions that rows do not have from there."""
+_LARGEST: Final = np.iinfo(np.int64).max
 _WITHOUT_METADATA = pa.schema([field for field in HISTORY if field.name != "metadata"])
 
 
@@ -137,9 +129,9 @@ def history_tables(
         )
         return found.groups.values()
 
-    # What needs no interpreter lock goes on in a thread: versions are put away while the next ones are taken, and rows
-    # made while the caller writes those before them.
-    with ThreadPoolExecutor(1) as thread:
+    # What needs no interpreter lock goes on in threads: versions are put away while the next ones are taken, and rows
+    # made while the caller writes those before them. There are two: else versions wait while a segment is read ahead.
+    with ThreadPoolExecutor(2) as thread:
         taken = [
             take_history(log, profile, deletions, names, thread, on_damage=on_damage, damage=damage)
             for log in snapshot.partitions
@@ -232,7 +224,7 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
     """The rows of the groups in ``spilled`` that are not special, so many at a time as metadata allow."""
     fold = taken.table.fold
-    keys, key_of = _numbered(spilled.rows["key"])
+    keys, key_of = _numbered(spilled.columns["key"])
     events = np.asarray(fold.events)[keys]
     groups, group_of = _numbered(events["group"])
     topics, topic_of = _numbered(events["topic"])
@@ -251,8 +243,7 @@ def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
     group_of, topic_of, partition_of = (
         np.repeat(of_keys[by_name], versions) for of_keys in (group_of, topic_of, events["partition"])
     )
-    packed = in_order(spilled.rows, order)
-    rows = spread_columns(packed)
+    rows = {name: column.take(order) for name, column in spilled.columns.items() if name not in _OF_KEYS}
     # Versions of a key are in the order in which they ended: each where the next one begins.
     stands = np.zeros(count, np.bool_)
     stands[np.cumsum(versions) - 1] = True
@@ -260,11 +251,10 @@ def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
     if (~stands[:-1] & (rows["valid_to"] < rows["record_offset"])[:-1]).any():
         # Record offsets that repeat (``OnDamage.SALVAGE``).
         again = np.lexsort((rows["record_offset"], np.repeat(np.arange(len(versions)), versions)))
-        order, packed = order[again], in_order(packed, again)
-        rows = {name: column[again] for name, column in rows.items()}
+        order, rows = order[again], {name: column[again] for name, column in rows.items()}
     history = taken.history
     plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
-    origins, origin_of = _origins(taken, plain, rows, packed, group_of)
+    origins, origin_of = _origins(taken, plain, rows, group_of)
     writers, writer_of = _numbered(rows["writer"])
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
@@ -334,9 +324,16 @@ def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     if not distinct:
         return pa.nulls(len(codes), _TEXT)
     number = {value: at for at, value in enumerate(distinct)}
-    numbers = np.array([-1 if value is None else number[value] for value in values], np.int32)[codes.astype(np.intp)]
-    is_null = numbers < 0 if None in values else None
-    return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=is_null), pa.array(list(distinct), pa.string()))
+    by_code = np.array([-1 if value is None else number[value] for value in values], np.int32)
+    numbers = by_code[codes.astype(np.intp, copy=False)]
+    indices = pa.array(numbers, mask=numbers < 0 if None in values else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(distinct), pa.string()), safe=False)
+
+
+def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Distinct numbers in the order in which they come first; and by item the place of its own among them."""
+    found = pa.array(numbers).dictionary_encode()
+    return found.dictionary.to_numpy(), found.indices.to_numpy().astype(np.int64)
 
 
 # Origins
@@ -350,20 +347,17 @@ class _Origins:
 
     def of_each(self, codes: npt.NDArray[Any], told: Callable[[int], Origin]) -> Int64s:
         """Numbers of the origins that ``told`` gives for the codes, asked once for each distinct one."""
-        distinct, inverse = np.unique(codes, return_inverse=True)
+        distinct, code_of = _coded(codes)
         numbers = [self.found.setdefault(told(code), len(self.found)) for code in distinct.tolist()]
-        return np.array(numbers, np.int64)[inverse]
+        return np.array(numbers, np.int64)[code_of]
 
 
 def _origins(
-    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, packed: Rows, group_of: Int64s
-) -> tuple[list[Origin], npt.NDArray[np.int32]]:
-    """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together.
-
-    ``packed`` are the ``rows`` as they were spilled.
-    """
+    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, group_of: Int64s
+) -> tuple[list[Origin], Int64s]:
+    """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together."""
     origins = _Origins()
-    found = np.zeros(len(group_of), np.int32)
+    found = np.zeros(len(group_of), np.int64)
     had_members = np.array([one.had_members for one in taken.writers])[rows["writer"]]
     has_changes = np.array([bool(group.changes) for group in groups])
     is_cleaned = ~had_members & has_changes[group_of] & (rows["last_record_offset"] < taken.history.cleaned_to)
@@ -378,45 +372,49 @@ def _origins(
     )
     outside = np.flatnonzero(~(had_members | is_cleaned))
     if len(outside):
-        found[outside] = _outsiders(groups, has_changes, packed, outside, group_of, origins)
+        found[outside] = _outsiders(groups, has_changes, rows, outside, group_of[outside], origins)
     return list(origins.found), found
 
 
 def _outsiders(
     groups: Sequence[GroupHistory],
     has_changes: npt.NDArray[np.bool_],
-    packed: Rows,
+    rows: Columns,
     chosen: Int64s,
     group_of: Int64s,
     origins: _Origins,
 ) -> Int64s:
     """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
-    order = _by_time(group_of[chosen], packed["timestamp"][chosen])
-    sorted_rows = chosen[order]
-    group = group_of[sorted_rows]
-    rows = spread_columns(in_order(packed, sorted_rows), without=_NOT_OF_REQUESTS)
-    time = rows["timestamp"]
-    starts = np.flatnonzero(np.concatenate(([True], (time[1:] != time[:-1]) | (group[1:] != group[:-1]))))
-    partitions = np.diff(np.append(starts, len(order)))
-    commits = np.maximum.reduceat(rows["commits"], starts)
+    count, request_of = _requests(group_of, rows["timestamp"][chosen])
+
+    def of_requests(reduced: np.ufunc, name: str, start: int) -> Int64s:
+        found = np.full(count, start, np.int64)
+        reduced.at(found, request_of, rows[name][chosen].astype(np.int64, copy=False))
+        return found
+
+    first = of_requests(np.minimum, "record_offset", _LARGEST)
+    group, time = np.empty((2, count), np.int64)
+    group[request_of], time[request_of] = group_of, rows["timestamp"][chosen]
     # Requests of a group in the order of their first commits.
-    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"], starts), group[starts]))
-    time, group = time[starts][turn], group[starts][turn]
-    before = np.arange(len(turn)) - np.searchsorted(group, group)
+    turn = np.lexsort((first, group))
+    time, group = time[turn], group[turn]
+    before = np.arange(count) - np.searchsorted(group, group)
     total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
+    partitions = np.bincount(request_of)[turn]
+    commits = of_requests(np.maximum, "commits", 0)[turn]
     known = list(OriginKind)
     kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
     facts = (
-        np.maximum.reduceat(rows["leader_epoch"], starts)[turn] >= 0,
-        np.minimum.reduceat(rows["value_version"], starts)[turn] >= WITH_EPOCHS,
-        (commits[turn] >= REGULAR) | _are_regular(time, before),
-        commits[turn] > 1,
+        of_requests(np.maximum, "leader_epoch", -1)[turn] >= 0,
+        of_requests(np.minimum, "value_version", WITH_EPOCHS)[turn] >= WITH_EPOCHS,
+        (commits >= REGULAR) | _are_regular(time, before),
+        commits > 1,
         ~has_changes[group] & (before == 0) & (total == 1),
     )
     code = kinds[group] << len(facts)
     for at, fact in enumerate(facts):
         code |= fact.astype(np.int64) << at
-    code |= partitions[turn] << 16
+    code |= partitions << 16
 
     def told(code: int) -> Origin:
         kind = (code & 0xFFFF) >> len(facts)
@@ -424,19 +422,19 @@ def _outsiders(
             known[kind - 1] if kind else None, Request(code >> 16, *(bool(code >> at & 1) for at in range(5)))
         )
 
-    by_request = np.empty(len(turn), np.int64)
+    by_request = np.empty(count, np.int64)
     by_request[turn] = origins.of_each(code, told)
-    found = np.empty(len(order), np.int64)
-    found[order] = np.repeat(by_request, partitions)
-    return found
+    return by_request[request_of]
 
 
-def _by_time(group_of: Int64s, time: Int64s) -> Int64s:
-    """Order of rows by group and time."""
+def _requests(group_of: Int64s, time: Int64s) -> tuple[int, Int64s]:
+    """How many requests there are, commits of one time in a group; and by row the number of its own."""
     first, span = int(time.min()), int(time.max()) - int(time.min()) + 1
-    if (int(group_of.max()) + 1) * span < 1 << 63:
-        return np.argsort(group_of * span + (time - first))
-    return np.lexsort((time, group_of))
+    if (int(group_of.max()) + 1) * span >= 1 << 63:
+        times, time = _coded(time)
+        first, span = 0, len(times)
+    distinct, request_of = _coded(group_of * span + (time - first))
+    return len(distinct), request_of
 
 
 def _number(known: Sequence[OriginKind], kind: OriginKind | None) -> int:
@@ -445,7 +443,7 @@ def _number(known: Sequence[OriginKind], kind: OriginKind | None) -> int:
 
 def _are_regular(time: Int64s, before: Int64s) -> npt.NDArray[np.bool_]:
     """Whether the last requests of a group came at even distances; ``before`` counts those before each."""
-    least = np.full(len(time), np.iinfo(np.int64).max)
+    least = np.full(len(time), _LARGEST)
     most = np.full(len(time), np.iinfo(np.int64).min)
     for back in range(REGULAR):
         steps = np.roll(time, back) - np.roll(time, back + 1)

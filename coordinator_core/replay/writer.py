@@ -7,6 +7,7 @@ by Redpanda's. What Kafka's coordinator, cleaner or loader would do with such a 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from math import gcd
 from typing import Final
@@ -24,6 +25,9 @@ REDPANDA: Final = "redpanda"
 
 _SAMPLED_RECORDS = 2000
 """Records looked at in each offsets partition, from the oldest one on."""
+
+_SAMPLED_BYTES = 1 << 20
+"""Bytes of a partition that are tried first: nearly always they hold that many records, or as many as it takes."""
 
 _CERTAIN = 1_000_000
 """Fewer groups may be there by chance: one of this many such logs would have to be."""
@@ -73,10 +77,24 @@ def _fits_kafka(groups: dict[str, int]) -> bool:
 def _placed(snapshot: Snapshot, seen: dict[str, int]) -> Iterator[tuple[str, int]]:
     """Groups of the sampled records with their offsets partition; those that were given are in ``seen``."""
     for log in snapshot.partitions:
-        for group_id in islice(_group_ids(log), _SAMPLED_RECORDS):
+        for group_id in _sampled_ids(log):
             if seen.get(group_id) != log.offsets_partition:
                 seen[group_id] = log.offsets_partition
                 yield group_id, log.offsets_partition
+
+
+def _sampled_ids(log: PartitionLog) -> Iterator[str]:
+    """Group ids of the sampled records. Those of the first bytes come twice where they are too few."""
+    first = log.segments[:1]
+    if any(segment.size > _SAMPLED_BYTES for segment in first):
+        head = replace(log, segments=tuple(replace(segment, size=_SAMPLED_BYTES) for segment in first))
+        left = _SAMPLED_RECORDS
+        for group_id in islice(_group_ids(head), left):
+            left -= 1
+            yield group_id
+        if not left:
+            return
+    yield from islice(_group_ids(log), _SAMPLED_RECORDS)
 
 
 def _group_ids(log: PartitionLog) -> Iterator[str]:

@@ -14,7 +14,9 @@ from coordinator_core.history.table import HISTORY
 
 _NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
 _VALUES_AT_ONCE = 1 << 14
-_WITH_STATISTICS = ["group_id", "topic", "partition", "record_offset"]
+_PIECE_BYTES = 1 << 20
+_WITH_STATISTICS = ["group_id"]
+"""Of others the range is nearly the same in each row group."""
 
 
 def write_history(path: str, tables: Iterable[pa.Table]) -> int:
@@ -37,9 +39,11 @@ def write_history(path: str, tables: Iterable[pa.Table]) -> int:
 def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """The bytes of the file, some after each table."""
     sink = _Sink()
+    # Pages have some kilobytes: each alone would wait for the interpreter, which the thread that makes rows has.
+    buffered = pa.output_stream(sink, compression=None, buffer_size=_PIECE_BYTES)
     # Numbers are offsets and times: most go up from row to row, and hardly any comes twice.
     with pq.ParquetWriter(
-        sink,
+        buffered,
         HISTORY,
         compression="snappy",
         use_dictionary=[name for name in HISTORY.names if name not in _NUMBERS],
@@ -50,6 +54,7 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
         for table in tables:
             writer.write_table(table, row_group_size=table.num_rows)
             yield from sink.taken()
+    buffered.flush()
     yield from sink.taken()
 
 

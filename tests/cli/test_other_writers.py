@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.redpanda import DEFAULT_GROUP_TOPIC_PARTITIONS, redpanda_partition_for
+from coordinator_core.log.discovery import discover
+from coordinator_core.replay.writer import redpanda_num_partitions
 from coordinator_core.runs.read import open_run
 from tests.cases import case
 from tests.cli.test_commands import output_of
@@ -118,3 +121,31 @@ def test_a_few_groups_prove_nothing(tmp_path: Path, capfd: Capture) -> None:
     """Four groups may be where Redpanda puts them by chance: once in 65536 logs with groups in wrong partitions."""
     assert outcome(["expire", write_log(tmp_path / "few", by_redpanda, GROUPS[:4]), "--now-ms", "0"], capfd)[0] == 0
     assert outcome(["expire", write_log(tmp_path / "more", by_redpanda, GROUPS[:5]), "--now-ms", "0"], capfd)[0] == 2
+
+
+@pytest.mark.parametrize("head", [1, 300, 100_000])
+def test_the_answer_is_the_same_however_few_bytes_are_tried_first(
+    head: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator_core.replay.writer._SAMPLED_BYTES", head)
+    sampled = [
+        discover([write_log(tmp_path / name, by_redpanda, GROUPS[:many])]) for name, many in (("a", 4), ("b", 5))
+    ]
+    assert [redpanda_num_partitions(snapshot) for snapshot in sampled] == [None, 16]
+    kafka = discover([write_log(tmp_path / "kafka", lambda group: partition_for(group, 16))])
+    assert redpanda_num_partitions(kafka) is None
+
+
+def test_no_more_than_the_first_bytes_are_read_of_a_large_log_of_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In partition 0 are groups of either, so that all of it is sampled.
+    here = [group for number in range(1000) if partition_for(group := f"group-{number}", 16) == 5]
+    snapshot = discover([write_log(tmp_path, lambda _: 5, here)])
+    monkeypatch.setattr("coordinator_core.replay.writer._SAMPLED_BYTES", 2000)
+    sizes: list[int | None] = []
+    read = storage.read
+    monkeypatch.setattr(storage, "read", lambda path, size=None: (sizes.append(size), read(path, size))[1])
+    assert redpanda_num_partitions(snapshot) is None
+    assert sizes
+    assert set(sizes) == {2000}

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +20,7 @@ from coordinator_core.history.model import Deletions
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.table import HISTORY, history_tables
+from coordinator_core.history.table import HISTORY, _requests, history_tables
 from coordinator_core.history.taking import take_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
@@ -185,3 +186,14 @@ def test_a_group_as_investigate_shows_it(tmp_path: Path, capfd: pytest.CaptureFi
     words = ["investigate", path, "--group", "lost", "--kafka-version", "4.3.1", "--format", "json"]
     assert run(words) in (ExitCode.CLEAN, ExitCode.FINDINGS)
     assert sorted(rows, key=_place) == sorted(json.loads(capfd.readouterr().out)["history"], key=_place)
+
+
+@pytest.mark.parametrize("times", [(5, 6, 7), (-1, 0, (1 << 63) - 1)])
+def test_requests_are_of_one_group_and_time(times: tuple[int, ...]) -> None:
+    random = Random(1)
+    rows = sorted((random.randrange(4), random.randrange(9), random.choice(times)) for _ in range(100))
+    group_of, _, time = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    count, request_of = _requests(group_of, time)
+    numbers: dict[tuple[int, int], int] = {}
+    expected = [numbers.setdefault((group, at), len(numbers)) for group, _, at in rows]
+    assert (count, request_of.tolist()) == (len(numbers), expected)
