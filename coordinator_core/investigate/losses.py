@@ -26,11 +26,13 @@ _WHAT = {
 
 def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """One explanation for each way in which the group lost offsets."""
-    ways: dict[tuple[EndKind, str | None, bool], list[Removal]] = {}
+    ways: dict[tuple[EndKind, str | None, bool, bool], list[Removal]] = {}
     for removal in group.removals:
         assert removal.end is not None
-        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members), []).append(removal)
-    for (kind, bug, had_members), removals in ways.items():
+        # A retention of the commit's own says nothing of the others.
+        is_explicit = removal.end.kind is EndKind.EXPIRY and removal.expired_ms_ago is not None
+        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members, is_explicit), []).append(removal)
+    for (kind, bug, had_members, _), removals in ways.items():
         yield _explained(group, case, kind, bug, removals, had_members=had_members)
 
 
