@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.judge import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
-from coordinator_core.history.signs import HOUR_MS
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -177,7 +177,8 @@ def _now(
     if _may_be_age(first):
         now.append(
             "Look at offsets.retention.minutes: kafka-configs.sh --bootstrap-server HOST:9092 --describe --all "
-            "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides."
+            "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides; without --group "
+            "it compares with the ages at which other groups lost theirs."
         )
     return now
 
@@ -186,7 +187,7 @@ def _may_be_age(removal: Removal) -> int | None:
     """Age (ms) at which an offset went that a request removed, or a retention that nobody told of."""
     end, age = removal.end, removal.age_ms
     asked = end is not None and end.kind is not EndKind.EXPIRY and EndKind.EXPIRY in end.others
-    return age if asked and age is not None and age >= HOUR_MS else None
+    return age if asked and age is not None and age >= SHORTEST_RETENTION_MS else None
 
 
 def _capture(case: Case) -> list[str]:

@@ -58,6 +58,12 @@ class Part:
     def fault(self) -> Act:
         return next(act for act in self.acts if act.fault)
 
+    def told(self, document: dict[str, Any]) -> list[dict[str, Any]]:
+        """The explanations that are expected: of several with that code, those of the time of the fault."""
+        assert self.expected is not None
+        found = [one for one in document["explanations"] if one["code"] == self.expected.code]
+        return [one for one in found if self.fault.from_ms <= one["at_ms"] <= self.fault.to_ms] or found
+
 
 @cache
 def parts() -> Sequence[Part]:

@@ -14,10 +14,13 @@ from coordinator_core.cli.app import run
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
+from tests.history.page import recorded_row
 from tests.history.recorded import DATA, Part, parts, unpack
 
+PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
 INCIDENTS = [part for part in parts() if part.expected is not None]
 TWINS = [part for part in parts() if part.expected is None]
+EXPIRED = [part for part in INCIDENTS if part.expected is not None and part.expected.code == "offsets-expired"]
 _KINDS = {0: "commit", 1: "commit", 2: "generation", 3: "epoch", 11: "share epoch"}
 _TOMBSTONES = {0: "offset tombstone", 1: "offset tombstone", 2: "group tombstone", 3: "group tombstone"}
 
@@ -75,13 +78,14 @@ def test_tells_what_was_done(
     path, expected, fault = log_of(part), part.expected, part.fault
     assert expected is not None
     code, document = investigated(path, part, capfd, "--group", part.group)
-    told = [one for one in document["explanations"] if one["code"] == expected.code]
-    told = [one for one in told if fault.from_ms <= one["at_ms"] <= fault.to_ms] or told
+    told = part.told(document)
     assert len(told) == 1, [(one["code"], one["verdict"]) for one in document["explanations"]]
     (one,) = told
     for words in expected.says:
         assert words in one["verdict"]
     assert (one["bug"] or {}).get("id") == expected.bug
+    if part.like is None:
+        assert recorded_row(part, one["verdict"]) in PAGE
     # Its records are those that the broker wrote then, and of the kind that it writes for that.
     places = [(event["offsets_partition"], event["record_offset"]) for event in one["evidence"]]
     assert places
@@ -91,13 +95,32 @@ def test_tells_what_was_done(
             assert fault.first <= event["record_offset"] < fault.end, (event, fault)
     assert any(partition == fault.offsets_partition for partition, _ in places)
     if expected.cause is not None:
-        ended = [row for row in document["history"] if fault.first < (row["valid_to"] or 0) < fault.end]
         causes = {row["cause"] for row in document["history"] if row["cause"] not in (None, "newer value")}
-        assert causes == {expected.cause}, ended
+        assert causes == {expected.cause}
     # Nothing else went wrong.
     others = {code for _, code in above_info(document)} - {expected.code}
     assert others == set()
     assert code == (1 if above_info(document) else 0)
+
+
+@pytest.mark.parametrize("part", EXPIRED, ids=lambda part: f"{part.log}-{part.incident}")
+def test_without_the_retention_it_claims_no_more_than_the_log_tells(
+    part: Part, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of one group, a short retention and a deletion by request look the same; the ages of all groups tell."""
+    path = unpack(part.log, tmp_path)
+    for beside in path.glob("*.json"):
+        beside.unlink()
+    _, alone = investigated(path, part, capfd, "--group", part.group)
+    told = [one for one in alone["explanations"] if one["code"] in ("offsets-expired", "offsets-deleted")]
+    assert told
+    for one in told:
+        assert one["code"] == "offsets-expired" or "Or it was expiry" in one["verdict"]
+    for arguments in ([], ["--group", part.group, "--offsets-retention-ms", "60000"]):
+        _, document = investigated(path, part, capfd, *arguments)
+        codes = {one["code"] for one in document["explanations"] if one["group_id"] == part.group}
+        assert "offsets-expired" in codes
+        assert "offsets-deleted" not in codes
 
 
 @pytest.mark.parametrize("part", TWINS, ids=lambda part: f"{part.log}-{part.group}")

@@ -7,6 +7,7 @@ must find. The test is ``tests/history/test_recorded.py``.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -112,6 +113,14 @@ def _described(log: LogOf, id: str, play: Play) -> Json:
     return document
 
 
+def write(path: Path, document: Json) -> None:
+    """JSON with one line for each group, and for each act."""
+    text = json.dumps(document, indent=1)
+    for inner in re.findall(r"\{[^{}]*\}", text):
+        text = text.replace(inner, re.sub(r"\s*\n\s*", " ", inner))
+    path.write_text(text + "\n", encoding="utf-8")
+
+
 def say(text: str) -> None:
     print(time.strftime("%H:%M:%S"), text, flush=True)
 
@@ -121,7 +130,7 @@ def main(output: Path, names: Sequence[str]) -> None:
     for name in names or LOGS:
         with tempfile.TemporaryDirectory(prefix="incidents-") as scratch:
             document = record(LOGS[name], output, Path(scratch))
-        (output / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write(output / f"{name}.json", document)
 
 
 if __name__ == "__main__":
