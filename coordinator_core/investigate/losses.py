@@ -186,8 +186,12 @@ def _now(
 def _may_be_age(removal: Removal) -> int | None:
     """Age (ms) at which an offset went that a request removed, or a retention that nobody told of."""
     end, age = removal.end, removal.age_ms
-    asked = end is not None and end.kind is not EndKind.EXPIRY and EndKind.EXPIRY in end.others
-    return age if asked and age is not None and age >= SHORTEST_RETENTION_MS else None
+    if end is None or end.kind is EndKind.EXPIRY or EndKind.EXPIRY not in end.others:
+        return None
+    if age is None or age < SHORTEST_RETENTION_MS:
+        # By the bug that lets offsets of a rebalancing group expire, they age from their commits.
+        age = removal.place.timestamp_ms - removal.value.commit_timestamp_ms
+    return age if age >= SHORTEST_RETENTION_MS else None
 
 
 def _capture(case: Case) -> list[str]:

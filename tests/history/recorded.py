@@ -53,6 +53,8 @@ class Part:
     acts: Sequence[Act]
     expected: Expected | None
     like: str | None
+    retention_ms: int
+    """``offsets.retention.minutes`` of the broker."""
 
     @property
     def fault(self) -> Act:
@@ -71,14 +73,15 @@ def parts() -> Sequence[Part]:
     found = []
     for path in sorted(DATA.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        found += [_part(document["log"], document["kafka"], one) for one in document["incidents"]]
+        retention_ms = 60_000 * int(document["settings"]["offsets.retention.minutes"])
+        found += [_part(document["log"], document["kafka"], retention_ms, one) for one in document["incidents"]]
     return found
 
 
-def _part(log: str, release: str, one: dict[str, Any]) -> Part:
+def _part(log: str, release: str, retention_ms: int, one: dict[str, Any]) -> Part:
     acts = [Act(**act) for act in one["acts"]]
     expected = Expected(**one["expected"]) if "expected" in one else None
-    return Part(log, release, one["incident"], one["group"], acts, expected, one.get("like"))
+    return Part(log, release, one["incident"], one["group"], acts, expected, one.get("like"), retention_ms)
 
 
 def unpack(log: str, directory: Path) -> Path:
