@@ -132,6 +132,9 @@ class Judge:
         if bug is not None:
             return bug
         requests = self._request(act, removal, with_group=with_group)
+        if requests is not None and self._configured is None:
+            # A retention that is shorter than the default would explain it.
+            expiry = expiry or self._rebalance_bug(group, removal, SHORTEST_RETENTION_MS)
         order = (requests, topic, expiry)
         if len(self._deletions.around(place.timestamp_ms, _ONE_SWEEP_MS).groups) > _BESIDE:
             # A sweep goes through all groups, and at the same time in all partitions.
@@ -189,16 +192,16 @@ class Judge:
         beside = set().union(*(self._sweeps.get((partition, near), ()) for near in (at - 1, at, at + 1)))
         return bool(beside - {removal.offset_key.group_id})
 
-    def _rebalance_bug(self, group: GroupHistory, removal: Removal) -> End | None:
+    def _rebalance_bug(self, group: GroupHistory, removal: Removal, least_ms: int | None = None) -> End | None:
         """KAFKA-13636: a group that left Empty for a rebalance still had no subscribed topics, and its offsets
-        expired by commit age."""
+        expired by commit age, of ``least_ms`` or the retention."""
         rules, place = self._profile.expiry, removal.place
         if rules.clock is not Clock.GROUP or not rules.expires_unsubscribed or rules.rebalance_protects:
             return None
         if removal.age_ms is not None and removal.condition.base_timestamp_ms is None:
             return None
         age = place.timestamp_ms - removal.value.commit_timestamp_ms
-        least = self._configured or rules.default_offsets_retention_ms
+        least = least_ms or self._configured or rules.default_offsets_retention_ms
         following = next((one for one in group.changes if one.place.record_offset > place.record_offset), None)
         if age < least or following is None or following.kind is not ChangeKind.GENERATION:
             return None

@@ -237,7 +237,10 @@ def farthest(one: ClockBack | None, other: ClockBack | None) -> ClockBack | None
 
 
 class Trespass(NamedTuple):
-    """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``."""
+    """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``.
+
+    ``committed`` replaces the committed offset ``held``, ``None`` where there was none.
+    """
 
     key: OffsetKey
     place: Place
@@ -245,6 +248,8 @@ class Trespass(NamedTuple):
     owner: Member
     generation: int
     before: int
+    held: int | None
+    committed: int
 
 
 @dataclass(slots=True)

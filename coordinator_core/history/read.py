@@ -158,7 +158,7 @@ class HistoryReader:
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
         # The Java coordinator writes commits of several requests into one batch.
         self._batch_is_request = profile.loader is Loader.SCALA
-        self._requests: dict[str, list[_Commit]] = {}
+        self._requests: dict[tuple[str, int], list[_Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
         self._notes_others = deletions is not None
         self._deletions = deletions or Deletions()
@@ -199,8 +199,8 @@ class HistoryReader:
                 self._data(batch, records, record, place)
             elif record.value is None and self._notes_others:
                 _note_deletion(self._deletions, record)
-        for group_id, commits in self._requests.items():
-            self._group(group_id).trespasses += _trespasses(commits)
+        for (group_id, _), commits in self._requests.items():
+            self._group(group_id).trespasses += _trespasses(commits, is_request=self._batch_is_request)
         self._requests.clear()
 
     def finish(self) -> PartitionHistory:
@@ -348,10 +348,13 @@ class HistoryReader:
             return
         members = self._members_of(key.group_id, group)
         owner = owner_of(members, key)
-        if self._batch_is_request and owner is not None and len(members) > 1 and not batch.is_transactional:
+        if owner is not None and len(members) > 1 and not batch.is_transactional:
             versions = self._group(key.group_id).versions.setdefault(key, [])
-            commit = _Commit(key, place, owner, generation_of(group), versions)
-            self._requests.setdefault(key.group_id, []).append(commit)
+            held = None if before is None else before.committed_offset
+            commit = _Commit(key, place, owner, generation_of(group), versions, held, meaning.value["offset"])
+            # Commits of one request have one time.
+            request = 0 if self._batch_is_request else meaning.value["commitTimestamp"]
+            self._requests.setdefault((key.group_id, request), []).append(commit)
         metadata, meaning = _without_metadata(meaning)
         replayer.replay_data(batch, records, record, meaning)
         kept = "" if self._texts is None else self._texts.add(metadata)
@@ -533,30 +536,41 @@ def _without_metadata(commit: OffsetRecord) -> tuple[str, OffsetRecord]:
 
 
 class _Commit(NamedTuple):
-    """A commit of a batch: the partition's owner, and its values."""
+    """A commit of a batch: the partition's owner, its values, and of them the one before and the new one."""
 
     key: OffsetKey
     place: Place
     owner: Member
     generation: int | None
     versions: Sequence[Version]
+    held: int | None
+    committed: int
 
 
-def _trespasses(commits: Sequence[_Commit]) -> list[Trespass]:
-    """Partitions in a request of one member that another owns, and that the first one had in an earlier generation."""
+def _trespasses(commits: Sequence[_Commit], *, is_request: bool) -> list[Trespass]:
+    """Partitions in a request of one member that another owns, and that the first one had in an earlier generation.
+
+    ``is_request``: ``commits`` are of one request for sure. Else two members may have committed at the same time, and
+    only a step back counts, to what the first one had committed as the owner.
+    """
     by_id = {commit.owner.member_id: commit.owner for commit in commits}
     found = []
     for commit in commits if len(by_id) > 1 else ():
+        generation = commit.generation
         others = (
-            (by, version.generation)
+            (by, version)
             for version in reversed(commit.versions)
             if version.member is not None
             and (by := by_id.get(version.member.member_id)) is not None
             and by.member_id != commit.owner.member_id
         )
-        by, before = next(others, (commit.owner, None))
-        if before is not None and commit.generation is not None and before < commit.generation:
-            found.append(Trespass(commit.key, commit.place, by, commit.owner, commit.generation, before))
+        by, earlier = next(others, (commit.owner, None))
+        if earlier is None or earlier.generation is None or generation is None or earlier.generation >= generation:
+            continue
+        goes_back = commit.held is not None and commit.committed < commit.held
+        if is_request or (goes_back and commit.committed == earlier.last.committed_offset):
+            values = commit.held, commit.committed
+            found.append(Trespass(commit.key, commit.place, by, commit.owner, generation, earlier.generation, *values))
     # A request is of one member: where two had lost something to each other, nothing tells which one sent it.
     return found if len({one.by.member_id for one in found}) == 1 else []
 

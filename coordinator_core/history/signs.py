@@ -95,12 +95,15 @@ class MoveKind(StrEnum):
 
 
 def moves_of(group: GroupHistory) -> dict[MoveKind, list[Move]]:
-    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share."""
+    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, and commits
+    of a member for another one's partition (``trespasses``): the owner did not go back."""
     shared = {rivals.key for rivals in rivals_of(group)}
+    foreign = {(one.key, one.place.record_offset) for one in group.trespasses}
     found: dict[MoveKind, list[Move]] = {}
     for key, versions in group.versions.items():
         for move in _moves(key, versions) if key not in shared else ():
-            found.setdefault(_kind_of(move), []).append(move)
+            if (key, move.after.place.record_offset) not in foreign:
+                found.setdefault(_kind_of(move), []).append(move)
     return found
 
 

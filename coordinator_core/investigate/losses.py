@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.judge import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
-from coordinator_core.history.signs import HOUR_MS
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -26,11 +26,13 @@ _WHAT = {
 
 def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """One explanation for each way in which the group lost offsets."""
-    ways: dict[tuple[EndKind, str | None, bool], list[Removal]] = {}
+    ways: dict[tuple[EndKind, str | None, bool, bool], list[Removal]] = {}
     for removal in group.removals:
         assert removal.end is not None
-        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members), []).append(removal)
-    for (kind, bug, had_members), removals in ways.items():
+        # A retention of the commit's own says nothing of the others.
+        is_explicit = removal.end.kind is EndKind.EXPIRY and removal.expired_ms_ago is not None
+        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members, is_explicit), []).append(removal)
+    for (kind, bug, had_members, _), removals in ways.items():
         yield _explained(group, case, kind, bug, removals, had_members=had_members)
 
 
@@ -175,7 +177,8 @@ def _now(
     if _may_be_age(first):
         now.append(
             "Look at offsets.retention.minutes: kafka-configs.sh --bootstrap-server HOST:9092 --describe --all "
-            "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides."
+            "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides; without --group "
+            "it compares with the ages at which other groups lost theirs."
         )
     return now
 
@@ -183,8 +186,12 @@ def _now(
 def _may_be_age(removal: Removal) -> int | None:
     """Age (ms) at which an offset went that a request removed, or a retention that nobody told of."""
     end, age = removal.end, removal.age_ms
-    asked = end is not None and end.kind is not EndKind.EXPIRY and EndKind.EXPIRY in end.others
-    return age if asked and age is not None and age >= HOUR_MS else None
+    if end is None or end.kind is EndKind.EXPIRY or EndKind.EXPIRY not in end.others:
+        return None
+    if age is None or age < SHORTEST_RETENTION_MS:
+        # By the bug that lets offsets of a rebalancing group expire, they age from their commits.
+        age = removal.place.timestamp_ms - removal.value.commit_timestamp_ms
+    return age if age >= SHORTEST_RETENTION_MS else None
 
 
 def _capture(case: Case) -> list[str]:

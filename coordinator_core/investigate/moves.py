@@ -374,24 +374,43 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
 def _trespass(group: GroupHistory) -> Explanation:
     first = group.trespasses[0]
     key = first.key
+    back = [one for one in group.trespasses if one.held is not None and one.committed < one.held]
+    verdict = (
+        f"{name_of(first.by)} committed {key.topic}-{key.partition} of {group.group_id} in generation "
+        f"{first.generation}, in which it belongs to {name_of(first.owner)}: it had the partition in generation "
+        f"{first.before}, and lost it ({count(len(group.trespasses), 'such commit')})."
+    )
+    if back:
+        key = back[0].key
+        verdict += f" {key.topic}-{key.partition} went back from {back[0].held} to {back[0].committed} by it."
+    # The owner may have gone on: what it has committed since is right.
+    behind = {
+        one.key: one.held
+        for one in back
+        if one.held is not None and group.versions[one.key][-1].last.committed_offset < one.held
+    }
     return Explanation(
         "commit-after-losing-partition",
         Severity.WARNING,
-        f"{name_of(first.by)} committed {key.topic}-{key.partition} of {group.group_id} in generation "
-        f"{first.generation}, in which it belongs to {name_of(first.owner)}: it had the partition in generation "
-        f"{first.before}, and lost it ({count(len(group.trespasses), 'such commit')}).",
+        verdict,
         first.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         evidence=[
-            Event(one.place, f"{one.key.topic}-{one.key.partition}, in one request with what {one.by.member_id} owns")
+            Event(
+                one.place,
+                f"{one.key.topic}-{one.key.partition}: {one.committed}, in one request with what {one.by.member_id} "
+                "owns",
+            )
             for one in group.trespasses[:_SHOWN]
         ],
         not_this=["It was no zombie of an old generation: the coordinator refuses those."],
         now=[
             "Let the client commit what it still owns only: drop stored offsets in onPartitionsRevoked, and do not "
             "commit a map of all partitions that it ever read.",
+            *([f"Put the offsets back while the consumers are stopped: {from_file(group.group_id)}"] if behind else []),
         ],
+        restore=behind,
     )
 
 

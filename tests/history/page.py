@@ -1,6 +1,6 @@
-"""The table of incidents in ``docs/investigate.md``: what each one's command answers.
+"""The tables of incidents in ``docs/investigate.md``: what each one's command answers.
 
-``python -m tests.history.page`` prints it.
+``python -m tests.history.page`` prints them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
+from tests.history.recorded import Part, parts, unpack
 from tests.history.sharing import SHARING
 
 ALL = (*INCIDENTS, *FURTHER, *SHARING)
-HEADER = "| incident | command | answer |\n|---|---|---|"
+HEADER = "| incident | command | answer | broker |\n|---|---|---|---|"
+RECORDED_HEADER = "| recorded | command | answer |\n|---|---|---|"
 
 
 def command(incident: Incident) -> str:
@@ -26,9 +29,19 @@ def command(incident: Incident) -> str:
 
 
 def row(incident: Incident, verdict: str) -> str:
-    """One line of the table."""
-    escaped = verdict.replace("|", "\\|").replace("*", "\\*")
-    return f"| {incident.id} | `{command(incident)}` | {escaped} |"
+    """One line of the first table. The last column has the releases whose brokers were recorded with this incident."""
+    releases = sorted({part.release for part in parts() if part.like == incident.id})
+    return f"| {incident.id} | `{command(incident)}` | {_escaped(verdict)} | {', '.join(releases)} |"
+
+
+def recorded_row(part: Part, verdict: str) -> str:
+    """One line of the second table, of incidents that were recorded and not built."""
+    words = f"regroup investigate LOG --kafka-version {part.release} --group {part.group}"
+    return f"| {part.incident} | `{words}` | {_escaped(verdict)} |"
+
+
+def _escaped(verdict: str) -> str:
+    return verdict.replace("|", "\\|").replace("*", "\\*")
 
 
 def answer(incident: Incident) -> str:
@@ -36,12 +49,27 @@ def answer(incident: Incident) -> str:
     with tempfile.TemporaryDirectory() as directory:
         path = str(incident.build(Path(directory) / "log", True))
         arguments = command(incident).replace("LOG", path, 1).split()[1:]
-        arguments += ["--now-ms", str(incident.now_ms), "--format", "json"]
-        program = [sys.executable, "-m", "coordinator_core", *arguments]
-        printed = subprocess.run(program, capture_output=True, text=True, check=False)
-    found = [one for one in json.loads(printed.stdout)["explanations"] if one["code"] == incident.code]
+        document = _investigated([*arguments, "--now-ms", str(incident.now_ms)])
+    found = [one for one in document["explanations"] if one["code"] == incident.code]
     return str(found[0]["verdict"])
+
+
+def recorded_answer(part: Part) -> str:
+    """The verdict on a recorded log."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = str(unpack(part.log, Path(directory)))
+        document = _investigated(["investigate", path, "--kafka-version", part.release, "--group", part.group])
+    return str(part.told(document)[0]["verdict"])
+
+
+def _investigated(arguments: list[str]) -> dict[str, Any]:
+    program = [sys.executable, "-m", "coordinator_core", *arguments, "--format", "json"]
+    printed = subprocess.run(program, capture_output=True, text=True, check=False)
+    document: dict[str, Any] = json.loads(printed.stdout)
+    return document
 
 
 if __name__ == "__main__":
     print("\n".join([HEADER, *(row(incident, answer(incident)) for incident in ALL)]))
+    only = [part for part in parts() if part.expected is not None and part.like is None]
+    print("\n".join(["", RECORDED_HEADER, *(recorded_row(part, recorded_answer(part)) for part in only)]))

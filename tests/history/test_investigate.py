@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,41 @@ def test_the_owner_of_the_partition_is_the_origin(tmp_path: Path) -> None:
     rows = {row["partition"]: row for row in history_rows(group_histories([log.write(tmp_path)], "3.9.2")["g"])}
     assert (rows[0]["member_id"], rows[0]["instance_id"], rows[0]["client_host"]) == ("a", "i-a", "/10.0.0.7")
     assert (rows[1]["member_id"], rows[1]["generation"]) == ("b", 4)
+
+
+def lost_partition(directory: Path, committed: int) -> str:
+    """A commits {0: 15, 1: committed} in a generation in which B owns partition 1, which A had left at 12."""
+    a, b, other = Client("a-1", client_id="a"), Client("b-1", client_id="b"), ("orders", 1)
+    log = Log().generation("g", 1, replace(a, partitions=(KEY, other)))
+    for value in (10, 11, 12):
+        log.wait(MINUTE).commit("g", {KEY: value, other: value})
+    log.wait(MINUTE).generation("g", 2, replace(a, partitions=(KEY,)), replace(b, partitions=(other,)))
+    log.wait(MINUTE).commit("g", {other: 20}).wait(MINUTE).commit("g", {KEY: 15, other: committed})
+    return str(log.write(directory))
+
+
+@pytest.mark.parametrize("release", ["3.9.2", "4.1.0"])
+def test_a_member_that_sets_back_what_it_has_lost_is_named_and_not_the_owner(
+    release: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = lost_partition(tmp_path, 12)
+    document = json.loads(out(capfd, path, "--kafka-version", release, *NOW, "--group", "g", "--format", "json"))
+    (one,) = (one for one in document["explanations"] if one["severity"] != "info")
+    assert one["code"] == "commit-after-losing-partition"
+    assert "a on /10.0.0.1 committed orders-1 of g in generation 2, in which it belongs to b" in one["verdict"]
+    assert "orders-1 went back from 20 to 12 by it" in one["verdict"]
+    assert [event["record_offset"] for event in one["evidence"]] == [10]
+    assert [(row["partition"], row["offset"]) for row in one["restore"]] == [(1, 20)]
+    assert "--before-record 0:10" in one["undo"]
+
+
+def test_two_members_that_commit_at_the_same_time_trespass_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The Java coordinator writes both requests into one batch."""
+    path = lost_partition(tmp_path, 25)
+    document = json.loads(out(capfd, path, "--kafka-version", "4.1.0", *NOW, "--group", "g", "--format", "json"))
+    assert [one["code"] for one in document["explanations"] if one["severity"] != "info"] == []
 
 
 def test_leader_changes_and_removed_ranges_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,7 @@ class Codec:
             return struct.pack(f">{_INTEGERS[type_]}", value)
         if type_ == "uuid":
             return base64.urlsafe_b64decode(value + "==")
-        if type_ in ("string", "bytes"):
+        if type_ in ("string", "bytes", "records"):
             layout = ">h" if type_ == "string" else ">i"
             if value is None:
                 return b"\0" if self.flexible else struct.pack(layout, -1)
@@ -255,7 +255,7 @@ class Codec:
             return reader.unpack(f">{_INTEGERS[type_]}")
         if type_ == "uuid":
             return uuid_text(reader.take(16))
-        if type_ in ("string", "bytes"):
+        if type_ in ("string", "bytes", "records"):
             length = self._read_length(reader, ">h" if type_ == "string" else ">i")
             if length < 0:
                 return None

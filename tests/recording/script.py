@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator_core.records.blobs import (
@@ -16,6 +17,8 @@ from tests.live.group_protocol import Json
 from tests.recording.session import RefusedError, Session
 
 TOPICS = {"orders": 4, "payments": 2, "gone": 2, "clicks": 2}
+MEMBER_TOPICS = {"orders": 4, "payments": 2}
+"""What members of classic groups subscribe to, and how many partitions those have."""
 LONG_MS = 1_800_000
 MEMBER_ID_REQUIRED = 79
 NO_RETENTION = -1
@@ -379,8 +382,10 @@ class ClassicMember:
         session_ms: int = LONG_MS,
         instance_id: str | None = None,
         empty_assignment: bool = False,
+        topics: Mapping[str, int] = MEMBER_TOPICS,
     ) -> None:
         self.script, self.session, self.group = script, session, group
+        self.topics = topics
         self.client_id = session.client_id
         self.member_id = ""
         self.generation = -1
@@ -406,7 +411,7 @@ class ClassicMember:
             return b"\x00\x07opaque"
         # KIP-792: what a member owned, and in which generation.
         version = 3 if self.session.has("JoinGroup", 9) else 1 if self.session.has("JoinGroup", 4) else 0
-        fields: Json = {"topics": ["orders", "payments"], "userData": self._user_data}
+        fields: Json = {"topics": [*self.topics], "userData": self._user_data}
         if version >= 1:
             fields["ownedPartitions"] = self._owned
         if version >= 3:
@@ -500,9 +505,7 @@ class ClassicMember:
         assignments = []
         if assign and self.member_id == self._joined["leader"]:
             ids = sorted(member["memberId"] for member in self._joined["members"])
-            partitions = [("orders", p) for p in range(4)] + [("payments", p) for p in range(2)]
-            for number, member_id in enumerate(ids):
-                own = [one for index, one in enumerate(partitions) if index % len(ids) == number]
+            for member_id, own in self.shares(ids).items():
                 assignments.append({"memberId": member_id, "assignment": self._assignment(own)})
         body: Json = {
             "groupId": self.group,
@@ -518,6 +521,11 @@ class ClassicMember:
         if self._protocol_type == "consumer" and synced["assignment"]:
             given = decode_consumer_assignment(base64.b64decode(synced["assignment"]))
             self.assigned = [(row["topic"], p) for row in given["assignedPartitions"] for p in row["partitions"]]
+
+    def shares(self, member_ids: Sequence[str]) -> dict[str, list[tuple[str, int]]]:
+        """Partitions that this leader gives to each member: round robin."""
+        partitions = [(topic, number) for topic, count in self.topics.items() for number in range(count)]
+        return {member_id: partitions[at :: len(member_ids)] for at, member_id in enumerate(member_ids)}
 
     def _assignment(self, own: list[tuple[str, int]]) -> str:
         if self._empty_assignment:
