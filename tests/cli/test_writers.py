@@ -174,6 +174,10 @@ class Bench:
             if hidden or not (any(part.startswith((".", "_staging")) for part in name.parts) or _of_no_run(path))
         }
 
+    def everything(self, place: Path) -> tuple[Content, list[Path]]:
+        """The files there, hidden ones too, and the directories."""
+        return self.content(place, hidden=True), sorted(path for path in place.rglob("*") if path.is_dir())
+
     def is_whole(self, content: Content) -> None:
         for path, data in content.items():
             if path not in self.told_anew:
@@ -261,14 +265,14 @@ def test_killed(bench: Bench, times: int) -> None:
 @pytest.mark.parametrize("limit", [0, 100])
 def test_full_disk(bench: Bench, limit: int, capsys: pytest.CaptureFixture[str]) -> None:
     place = bench.place(f"full{limit}")
-    before = bench.content(place, hidden=True)
+    before = bench.everything(place)
     with room_of(limit):
         code = bench.write(place)
     error = capsys.readouterr().err.splitlines()
     assert code == ExitCode.APPLY_FAILED, error
     assert error[-1].startswith("regroup: error: ")
     assert error[-1].endswith("File too large")
-    assert bench.content(place, hidden=True) == before
+    assert bench.everything(place) == before
 
 
 @contextmanager
@@ -285,26 +289,26 @@ def room_of(limit: int) -> Iterator[None]:
 @each_writer
 def test_quota(bench: Bench) -> None:
     place = bench.place("quota")
-    before = bench.content(place, hidden=True)
+    before = bench.everything(place)
     code, error = in_child(lambda: refuse_writes(errno.EDQUOT), lambda: bench.write(place))
     assert code == ExitCode.APPLY_FAILED, error
     assert error.splitlines()[-1].startswith("regroup: error: ")
     assert error.endswith("cannot be written: Disk quota exceeded\n")
-    assert bench.content(place, hidden=True) == before
+    assert bench.everything(place) == before
 
 
 @each_writer
 def test_read_only(bench: Bench) -> None:
     place = bench.place("kept")
     (place / "OUT").mkdir()
-    before = bench.content(place, hidden=True)
+    before = bench.everything(place)
     directories = [place, *(path for path in place.rglob("*") if path.is_dir())]
     for path in directories:
         path.chmod(0o555)
     code, error = in_child(rights.give_up, lambda: bench.write(place))
     assert (code, error.splitlines()[-1][:16]) == (ExitCode.USAGE, "regroup: error: ")
     assert error.endswith("cannot be written: Permission denied\n")
-    assert bench.content(place, hidden=True) == before
+    assert bench.everything(place) == before
     for path in directories:
         path.chmod(0o755)
 
@@ -313,13 +317,15 @@ def test_read_only(bench: Bench) -> None:
 def test_two_at_once(bench: Bench) -> None:
     place = bench.place("shared")
     children = []
-    for _ in range(2):
+    errors = [bench.root / f"shared{number}.err" for number in range(2)]
+    for error in errors:
         child = os.fork()
         if child == 0:
             code = 99
             try:
-                sys.stdout = sys.stderr = io.TextIOWrapper(io.BytesIO())
+                sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO()), error.open("w")
                 code = bench.write(place)
+                sys.stderr.flush()
             finally:
                 os._exit(code)
         children.append(child)
@@ -327,6 +333,9 @@ def test_two_at_once(bench: Bench) -> None:
     # Whoever is second may find the output there.
     assert set(codes) <= DONE | (set() if bench.writer.again else {ExitCode.USAGE})
     assert set(codes) & DONE
+    for code, error in zip(codes, errors, strict=True):
+        if code == ExitCode.USAGE:
+            assert "exists already" in error.read_text() or "another process has written there" in error.read_text()
     after = bench.content(place)
     bench.is_whole(after)
     assert after.keys() == bench.reference.keys()
