@@ -33,16 +33,16 @@ def create_directory(path: str) -> list[Path]:
         made: list[Path] = []
         try:
             for _ in range(_TRIES):
-                made += storage.make_missing(local.parent)
+                storage.make_missing(local.parent, made)
                 # Another process that ends badly removes what it has made above.
                 with suppress(FileNotFoundError):
                     local.mkdir()
                     return list(dict.fromkeys(made))
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        except FileExistsError:
-            raise
-        except OSError as error:
+        except BaseException as error:
             storage.remove_empty(made)
+            if isinstance(error, FileExistsError) or not isinstance(error, OSError):
+                raise
             raise not_written(path, error) from error
     if storage.exists(path):
         raise FileExistsError(path)

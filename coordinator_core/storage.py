@@ -303,9 +303,9 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
     """A local directory to fill. Once the block has ended well it is ``path``, otherwise nothing is left.
 
     It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
-    :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, when somebody
-    else has made it meanwhile, or when it cannot be made, and what :func:`~coordinator_core.errors.not_written` says for
-    an ``OSError`` in the block.
+    :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, when another
+    process has made it meanwhile, or when it cannot be made, and what :func:`~coordinator_core.errors.not_written` says
+    for an ``OSError`` in the block.
     """
     if not is_local(path):
         raise UsageError(f"{path}: a log is written to local directories only")
@@ -336,35 +336,34 @@ def _rename_to_new(making: Path, target: Path, path: str, over_empty: bool) -> N
         raise UsageError(f"{path}: another process has written there meanwhile, and it is not overwritten") from None
 
 
-def make_missing(directory: Path) -> list[Path]:
-    """Make a directory and those above it that are missing; the ones that were made, outermost first."""
-    missing, made = [], []
+def make_missing(directory: Path, made: list[Path]) -> None:
+    """Make a directory and those above it that are missing, and append the ones that are made to ``made``."""
+    missing = []
     while not directory.exists():
         missing.append(directory)
         directory = directory.parent
-    try:
-        for each in reversed(missing):
-            with suppress(FileExistsError):
-                each.mkdir()
-                made.append(each)
-    except OSError:
-        remove_empty(made)
-        raise
-    return made
+    for each in reversed(missing):
+        # Noted first: an interrupt may come right behind it.
+        made.append(each)
+        try:
+            each.mkdir()
+        except FileExistsError:
+            made.pop()
 
 
 def remove_empty(made: Sequence[Path]) -> None:
     """Remove what :func:`make_missing` has made, as far as nobody has put anything there."""
-    with suppress(OSError):
-        for each in reversed(made):
+    for each in reversed(made):
+        with suppress(OSError):
             each.rmdir()
 
 
 @contextmanager
 def _directory_for(target: Path) -> Iterator[None]:
     """The directory of a file, made when it is missing; it goes again when the block does not end well."""
-    made = make_missing(target.parent)
+    made: list[Path] = []
     try:
+        make_missing(target.parent, made)
         yield
     except BaseException:
         remove_empty(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -61,13 +62,17 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
-    start_light()
-    open_streams()
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # As SIGINT: what a command has in temporary directories goes with it.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    warnings.showwarning = _warn
-    leave(run(args))
+    try:
+        start_light()
+        open_streams()
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            # As SIGINT: what a command has in temporary directories goes with it.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        warnings.showwarning = _warn
+        leave(run(args))
+    except KeyboardInterrupt:
+        # Before the command begins, or once it has ended.
+        leave(_fail("interrupted", ExitCode.INTERNAL))
 
 
 def run(args: list[str] | None = None) -> int:
@@ -91,8 +96,6 @@ def run(args: list[str] | None = None) -> int:
         if isinstance(failure := not_written("output", error), WriteError):
             return _fail(str(failure), failure.exit_code)
         return _internal(error)
-    except MemoryError:
-        return _fail("not enough memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error)
     return int(result) if isinstance(result, int) else ExitCode.CLEAN
@@ -105,9 +108,32 @@ def _require_text(words: Sequence[str]) -> None:
             raise UsageError(f"{word}: an argument that is not UTF-8")
 
 
+_LACKS = (
+    (MemoryError, "", "not enough memory"),
+    (OSError, os.strerror(errno.ENOMEM), "not enough memory"),
+    # What the dynamic linker says of a library for which there is no room.
+    (ImportError, "failed to map segment", "not enough memory"),
+    (ImportError, "cannot allocate memory", "not enough memory"),
+    (RuntimeError, "can't start new thread", "not enough memory, or too many threads"),
+)
+"""Errors by which a limit shows: of which class, with which words, and what is said of it."""
+
+
+def _lack(error: BaseException | None) -> str | None:
+    """What the process may have no more of, where that is why it failed."""
+    while error is not None:
+        for kind, words, said in _LACKS:
+            if isinstance(error, kind) and words in str(error):
+                return said
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def _internal(error: Exception) -> int:
     if os.environ.get("REGROUP_DEBUG"):
         raise error
+    if (said := _lack(error)) is not None:
+        return _fail(said, ExitCode.INTERNAL)
     reason = f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)"
     return _fail(reason, ExitCode.INTERNAL)
 

@@ -12,7 +12,9 @@ import json
 import os
 import resource
 import shutil
+import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,13 +28,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator_core.cli.app import run
+from coordinator_core.cli.app import main, run
 from coordinator_core.errors import ExitCode
 from tests import rights
 from tests.cases import CORPUS
 from tests.drill.test_compare import group, journal, prediction
 from tests.ingest import dumps
-from tests.kills import events_of, in_child, killed_at
+from tests.kills import events_of, in_child, interrupted_at, killed_at
 from tests.quota import refuse_writes
 from tests.rules.logs import HEALTHY, Log, classic, commit, consumer_group, log_of, one
 from tests.test_project import ROOT
@@ -155,9 +157,11 @@ class Bench:
         return place
 
     def write(self, place: Path) -> int:
+        return run(self.words(place))
+
+    def words(self, place: Path) -> list[str]:
         places = self.given | {"RUN": str(place / "RUN")}
-        words = [places.get(word, word.replace("OUT", str(place / "OUT"), 1)) for word in self.writer.words]
-        return run(words)
+        return [places.get(word, word.replace("OUT", str(place / "OUT"), 1)) for word in self.writer.words]
 
     def made(self, place: Path) -> Content:
         """What it writes."""
@@ -259,6 +263,48 @@ def test_killed(bench: Bench, times: int) -> None:
         assert after.keys() == bench.reference.keys()
     # A write over what is there already, or of modules that are loaded, may end some events earlier.
     assert kills > 0.8 * times
+
+
+@pytest.mark.parametrize(
+    "bench, times",
+    [
+        *(pytest.param(name, 1, marks=pytest.mark.real) for name in WRITERS if name not in FULL),
+        *(pytest.param(name, 25, marks=pytest.mark.full) for name in WRITERS),
+    ],
+    indirect=["bench"],
+)
+def test_interrupted(bench: Bench, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By SIGINT and SIGTERM, in the whole command and where it writes: one line, nothing that is half there, no rest."""
+    everywhere = {str(path) for path in (ROOT / "coordinator_core").rglob("*.py")}
+    signals = (signal.SIGINT, signal.SIGTERM)
+    temporary = bench.root / f"temporary{times}"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    hit = left = 0
+    for name, files in {"all": everywhere, "writes": writing()}.items():
+        events = events_of(files, lambda: bench.write(bench.place(f"events-{name}{times}")), threads=False)  # noqa: B023
+        for number, how in ((number, how) for number in range(times) for how in signals):
+            event = 2 + (2 * number + signals.index(how)) * events // (2 * times)
+            place = bench.place(f"{name}{times}-{number}-{how.name}")
+            before = bench.content(place, hidden=True)
+            errors = place.with_name(f"{place.name}.err")
+            words = bench.words(place)
+            code = interrupted_at(event, files, how, str(errors), lambda words=words: main(words))  # type: ignore[misc]
+            said = errors.read_text()
+            assert "Traceback" not in said, said
+            assert list(temporary.iterdir()) == []
+            after, directories = bench.everything(place)
+            assert before.keys() <= after.keys()
+            bench.is_whole(bench.content(place))
+            more = after.keys() - before.keys() - bench.reference.keys() - {"OUT/c/.latest.json.lock"}
+            kept = {above for path in after for above in (place / path).parents}
+            left += bool(more or set(directories) - kept)
+            if code not in DONE:
+                assert (code, said.splitlines()[-1]) == (ExitCode.INTERNAL, "regroup: error: interrupted")
+                hit += 1
+    assert hit > times
+    # Python has places, between a context manager and its block, where an interrupt passes the end of both.
+    assert left <= max(1, hit // 10)
 
 
 @each_writer

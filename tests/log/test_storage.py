@@ -257,11 +257,12 @@ class TestNewDirectory:
         """It writes between the last look and the change of the name."""
         target = tmp_path / "above" / "new"
         monkeypatch.setattr(storage, "_refuse_existing", lambda *_: None)
-        for other in (lambda: target.touch(), lambda: (target.mkdir(), (target / "theirs").touch())):
-            with pytest.raises(UsageError, match="new: another process has written there meanwhile"):
-                with storage.new_directory(str(target)) as making:
-                    (making / "part").touch()
-                    other()
+        for other in (target, target / "theirs"):
+            with (
+                pytest.raises(UsageError, match="new: another process has written there meanwhile"),
+                storage.new_directory(str(target)),
+            ):
+                storage.write_atomic(str(other), b"")
             assert [path.name for path in target.parent.iterdir()] == ["new"]
             if target.is_file():
                 target.unlink()
