@@ -80,7 +80,7 @@ def interrupted_at(
         try:
             os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.stderr, sys.stdout = (open(number, "w", closefd=False) for number in (2, 1))
+            sys.stderr, sys.stdout = (os.fdopen(number, "w", closefd=False) for number in (2, 1))
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.default_int_handler)
             sys.setprofile(look)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, not_written
+from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, lack_behind, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
 from coordinator_core.process.streams import open_streams
@@ -108,31 +107,10 @@ def _require_text(words: Sequence[str]) -> None:
             raise UsageError(f"{word}: an argument that is not UTF-8")
 
 
-_LACKS = (
-    (MemoryError, "", "not enough memory"),
-    (OSError, os.strerror(errno.ENOMEM), "not enough memory"),
-    # What the dynamic linker says of a library for which there is no room.
-    (ImportError, "failed to map segment", "not enough memory"),
-    (ImportError, "cannot allocate memory", "not enough memory"),
-    (RuntimeError, "can't start new thread", "not enough memory, or too many threads"),
-)
-"""Errors by which a limit shows: of which class, with which words, and what is said of it."""
-
-
-def _lack(error: BaseException | None) -> str | None:
-    """What the process may have no more of, where that is why it failed."""
-    while error is not None:
-        for kind, words, said in _LACKS:
-            if isinstance(error, kind) and words in str(error):
-                return said
-        error = error.__cause__ or error.__context__
-    return None
-
-
 def _internal(error: Exception) -> int:
     if os.environ.get("REGROUP_DEBUG"):
         raise error
-    if (said := _lack(error)) is not None:
+    if (said := lack_behind(error)) is not None:
         return _fail(said, ExitCode.INTERNAL)
     reason = f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)"
     return _fail(reason, ExitCode.INTERNAL)

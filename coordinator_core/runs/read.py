@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import files, storage
-from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.errors import DamagedInputError, UsageError, lack_behind
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.schema import without_long_texts
@@ -121,6 +121,8 @@ class Run:
         except KeyError as error:
             raise impossible_row(path, None, f"the table has no column {error}") from None
         except (OSError, ValueError, pa.ArrowException) as error:
+            if lack_behind(error) is not None:
+                raise
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         self._check_rows(name, read)
 

@@ -274,7 +274,7 @@ def test_killed(bench: Bench, times: int) -> None:
     indirect=["bench"],
 )
 def test_interrupted(bench: Bench, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By SIGINT and SIGTERM, in the whole command and where it writes: one line, nothing that is half there, no rest."""
+    """By SIGINT and SIGTERM, anywhere in the command and where it writes: one line, and nothing that is half there."""
     everywhere = {str(path) for path in (ROOT / "coordinator_core").rglob("*.py")}
     signals = (signal.SIGINT, signal.SIGTERM)
     temporary = bench.root / f"temporary{times}"
