@@ -440,8 +440,9 @@ def _live(
 def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOptions) -> Target:
     """A run or a snapshot in the place of a cluster."""
     # Texts of its own: what may stand is limited for each state.
-    own, texts = replace(options, profile=None) if is_run(paths[0]) else options, LongTexts()
-    source = load_source(paths, own, whole_metadata=False, long_texts=texts)
+    texts = LongTexts()
+    replaying = replace(options, profile=None) if is_run(paths[0]) else options
+    source = load_source(paths, replaying, whole_metadata=False, long_texts=texts)
     if topics_file is None:
         own = [storage.join(path, TOPICS_FILE) for path in paths]
         topics_file = next((path for path in own if storage.exists(path)), None)

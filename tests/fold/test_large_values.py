@@ -315,7 +315,7 @@ def test_plans_hold_metadata_packed(
     (directory / f"{0:020d}.log").write_bytes(b"".join(commits(10).batches))
     release = ["--kafka-version", "4.3.1", "--no-fold-cache"]
     words = ["restore", "plan", str(directory.parent), "--all-groups", "--against", str(directory.parent), *release]
-    plans = []
+    plans: list[Plan] = []
     for more in ([], ["--before-record", f"0:{10 * COMMITS}"], ["--at-time", "2100-01-01T00:00:00Z"]):
         path = tmp_path / f"plan{len(plans)}"
         tracemalloc.start()
@@ -383,7 +383,7 @@ def test_long_texts_equal_their_text(text: str, other: str, times: int) -> None:
     assert (first == third) is (whole == others) is (third == whole)
     assert len({first, second, whole}) == 1
     assert str(first) == whole
-    if isinstance(first, packed.LongText):
+    if isinstance(first, packed.LongText) and isinstance(second, packed.LongText):
         assert first.length == metadata_length(whole)
         assert packed.unpacked([first, second])[first.digest] == whole
 
