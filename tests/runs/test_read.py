@@ -85,7 +85,7 @@ def test_row_count_is_checked(run: Run) -> None:
     tables["offsets"]["rows"] += 1
     change_manifest(run, tables=tables)
     with pytest.raises(
-        DamagedInputError, match=r"part-00000\.parquet: .*table offsets has 3 rows, its manifest says 4"
+        DamagedInputError, match=r"part-00000\.parquet: .*offsets has 3 rows, its manifest says 4"
     ):
         open_run(run.path).table("offsets")
 
