@@ -38,12 +38,38 @@ class WriteError(RegroupError):
     exit_code = ExitCode.APPLY_FAILED
 
 
+_LACKS = (
+    (MemoryError, "", "not enough memory"),
+    (OSError, os.strerror(errno.ENOMEM), "not enough memory"),
+    (OSError, os.strerror(errno.EMFILE), "too many open files"),
+    # What the dynamic linker says of a library for which there is no room.
+    (ImportError, "failed to map segment", "not enough memory"),
+    (ImportError, "cannot allocate memory", "not enough memory"),
+    (RuntimeError, "can't start new thread", "not enough memory, or too many threads"),
+    # Arrow's.
+    (Exception, "Failed to launch worker thread", "not enough memory, or too many threads"),
+)
+"""Errors by which a limit of the process shows: their class, words in them, and what is said of it."""
+
+
+def lack_behind(error: BaseException | None) -> str | None:
+    """What the process may have no more of, where that is why it failed; the error may have led to others."""
+    while error is not None:
+        for kind, words, said in _LACKS:
+            if isinstance(error, kind) and words in str(error):
+                return said
+        error = error.__cause__ or error.__context__
+    return None
+
+
 _DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF))
 """What is no fault of the path; ``EBADF`` is standard output that was closed."""
 
 
 def not_written(path: str, error: OSError) -> RegroupError:
-    """The error for output to ``path``: the disk's fault, or that of who named the path."""
+    """The error for output to ``path``: the disk's fault, that of who named the path, or a lack of memory."""
+    if error.errno == errno.ENOMEM:
+        return RegroupError("not enough memory")
     if error.errno in _DISK:
         return WriteError(f"{path}: cannot be written: {os.strerror(error.errno)}")
     return UsageError(f"{path}: cannot be written: {error.strerror or error}")

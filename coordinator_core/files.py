@@ -6,35 +6,48 @@ there a run id must simply not be used twice at the same time.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from coordinator_core import storage
 from coordinator_core.errors import not_written
 from coordinator_core.jsontext import parse_json
 
+_TRIES = 10
 
-def create_directory(path: str) -> None:
+
+def create_directory(path: str) -> list[Path]:
     """Create ``path``, which must not exist; ``FileExistsError`` when it does.
 
-    Of two processes that create the same local directory exactly one succeeds.
+    Returns the local directories above it that were missing, and were made (``storage.remove_empty``). Of two processes
+    that create the same local directory exactly one succeeds.
     """
     if storage.is_local(path):
         local = storage.local_path(path)
+        made: list[Path] = []
         try:
-            local.parent.mkdir(parents=True, exist_ok=True)
-            local.mkdir()
-        except FileExistsError:
-            raise
-        except OSError as error:
+            for _ in range(_TRIES):
+                storage.make_missing(local.parent, made)
+                # Another process that ends badly removes what it has made above.
+                with suppress(FileNotFoundError):
+                    local.mkdir()
+                    return list(dict.fromkeys(made))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        except BaseException as error:
+            storage.remove_empty(made)
+            if isinstance(error, FileExistsError) or not isinstance(error, OSError):
+                raise
             raise not_written(path, error) from error
-        return
     if storage.exists(path):
         raise FileExistsError(path)
     storage.make_directory(path)
+    return []
 
 
 def move(source: str, target: str) -> None:

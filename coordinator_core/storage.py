@@ -6,6 +6,7 @@ form, so what is printed can be pasted back.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import re
@@ -13,7 +14,7 @@ import secrets
 import shutil
 import stat as stat_modes
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -267,8 +268,8 @@ def write_text(path: str, text: str | Iterable[str]) -> None:
 def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 
-    Locally a temporary file is renamed over ``path``, whose directory is made when it is missing; an object
-    store shows an object only when its upload is complete.
+    Locally a temporary file is renamed over ``path``, whose directory is made when it is missing, and goes again when
+    nothing is written; an object store shows an object only when its upload is complete.
     """
     portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
@@ -279,20 +280,20 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                     stream.write(portion)
             return
         target = local_path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(portions)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-            sync(str(target.parent))
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        with _directory_for(target):
+            handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.writelines(portions)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.chmod(temporary, 0o666 & ~_umask())
+                os.replace(temporary, target)
+                sync(str(target.parent))
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+                raise
     except OSError as error:
         raise not_written(path, error) from error
 
@@ -302,29 +303,71 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
     """A local directory to fill. Once the block has ended well it is ``path``, otherwise nothing is left.
 
     It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
-    :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, or
-    cannot be made, and what :func:`~coordinator_core.errors.not_written` says for an ``OSError`` in the block.
+    :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, when another
+    process has made it meanwhile, or when it cannot be made, and what :func:`~coordinator_core.errors.not_written` says
+    for an ``OSError`` in the block.
     """
     if not is_local(path):
         raise UsageError(f"{path}: a log is written to local directories only")
     target = local_path(path).absolute()
     try:
         _refuse_existing(target, path, over_empty)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        with _directory_for(target):
+            making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+            try:
+                making.chmod(0o777 & ~_umask())
+                yield making
+                _sync_tree(making)
+                _rename_to_new(making, target, path, over_empty)
+                sync(str(target.parent))
+            finally:
+                shutil.rmtree(making, ignore_errors=True)
     except OSError as error:
         raise not_written(path, error) from error
+
+
+def _rename_to_new(making: Path, target: Path, path: str, over_empty: bool) -> None:
     try:
-        making.chmod(0o777 & ~_umask())
-        yield making
         _refuse_existing(target, path, over_empty)
-        _sync_tree(making)
         making.rename(target)
-        sync(str(target.parent))
-    except OSError as error:
-        raise not_written(path, error) from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+    except (UsageError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise UsageError(f"{path}: another process has written there meanwhile, and it is not overwritten") from None
+
+
+def make_missing(directory: Path, made: list[Path]) -> None:
+    """Make a directory and those above it that are missing, and append the ones that are made to ``made``."""
+    missing = []
+    while not directory.exists():
+        missing.append(directory)
+        directory = directory.parent
+    for each in reversed(missing):
+        # Noted first: an interrupt may come right behind it.
+        made.append(each)
+        try:
+            each.mkdir()
+        except FileExistsError:
+            made.pop()
+
+
+def remove_empty(made: Sequence[Path]) -> None:
+    """Remove what :func:`make_missing` has made, as far as nobody has put anything there."""
+    for each in reversed(made):
+        with suppress(OSError):
+            each.rmdir()
+
+
+@contextmanager
+def _directory_for(target: Path) -> Iterator[None]:
+    """The directory of a file, made when it is missing; it goes again when the block does not end well."""
+    made: list[Path] = []
+    try:
+        make_missing(target.parent, made)
+        yield
+    except BaseException:
+        remove_empty(made)
+        raise
 
 
 @contextmanager

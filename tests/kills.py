@@ -34,8 +34,9 @@ def killed_at(event: int, files: Collection[str | None], work: Callable[[], obje
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def events_of(files: Collection[str | None], work: Callable[[], object]) -> int:
-    """How many events :func:`killed_at` counts until ``work`` is done, which is done in a child."""
+def events_of(files: Collection[str | None], work: Callable[[], object], *, threads: bool = True) -> int:
+    """How many events :func:`killed_at` counts until ``work`` is done, which is done in a child; without ``threads``
+    :func:`interrupted_at`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -46,7 +47,8 @@ def events_of(files: Collection[str | None], work: Callable[[], object]) -> int:
             if frame.f_code.co_filename in files:
                 last[0] = next(counted)
 
-        threading.setprofile(look)
+        if threads:
+            threading.setprofile(look)
         sys.setprofile(look)
         try:
             work()
@@ -59,6 +61,33 @@ def events_of(files: Collection[str | None], work: Callable[[], object]) -> int:
         text = file.read()
     os.waitpid(child, 0)
     return int(text)
+
+
+def interrupted_at(
+    event: int, files: Collection[str | None], how: signal.Signals, errors: str, work: Callable[[], object]
+) -> int:
+    """Exit code of ``work`` in a child that sends itself the signal at that event of the main thread, as
+    :func:`killed_at` counts them; what it writes to standard error goes to the file ``errors``. 99 when it returns."""
+    child = os.fork()
+    if child == 0:
+        counted = itertools.count(1)
+
+        def look(frame: FrameType, _: str, __: object) -> None:
+            if frame.f_code.co_filename in files and next(counted) == event:
+                sys.setprofile(None)
+                signal.pthread_kill(threading.get_ident(), how)
+
+        try:
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.stderr, sys.stdout = (os.fdopen(number, "w", closefd=False) for number in (2, 1))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler)
+            sys.setprofile(look)
+            work()
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def in_child(begin: Callable[[], None], work: Callable[[], int]) -> tuple[int, str]:

@@ -14,7 +14,7 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, not_written
+from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, lack_behind, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
 from coordinator_core.process.streams import open_streams
@@ -61,13 +61,17 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
-    start_light()
-    open_streams()
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # As SIGINT: what a command has in temporary directories goes with it.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    warnings.showwarning = _warn
-    leave(run(args))
+    try:
+        start_light()
+        open_streams()
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            # As SIGINT: what a command has in temporary directories goes with it.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        warnings.showwarning = _warn
+        leave(run(args))
+    except KeyboardInterrupt:
+        # Before the command begins, or once it has ended.
+        leave(_fail("interrupted", ExitCode.INTERNAL))
 
 
 def run(args: list[str] | None = None) -> int:
@@ -91,8 +95,6 @@ def run(args: list[str] | None = None) -> int:
         if isinstance(failure := not_written("output", error), WriteError):
             return _fail(str(failure), failure.exit_code)
         return _internal(error)
-    except MemoryError:
-        return _fail("not enough memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error)
     return int(result) if isinstance(result, int) else ExitCode.CLEAN
@@ -108,6 +110,8 @@ def _require_text(words: Sequence[str]) -> None:
 def _internal(error: Exception) -> int:
     if os.environ.get("REGROUP_DEBUG"):
         raise error
+    if (said := lack_behind(error)) is not None:
+        return _fail(said, ExitCode.INTERNAL)
     reason = f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)"
     return _fail(reason, ExitCode.INTERNAL)
 

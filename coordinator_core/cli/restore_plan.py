@@ -30,6 +30,7 @@ from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide
@@ -333,8 +334,9 @@ def _wanted(
     name = ", ".join(paths)
     cluster_id = _cluster_of(paths)
     if point.is_end:
-        source = load_source(paths, options)
-        return wanted_of(source.states, _ids(source.topic_names), cluster_id), name
+        texts = LongTexts()
+        source = load_source(paths, options, whole_metadata=False, long_texts=texts)
+        return wanted_of(source.states, _ids(source.topic_names), cluster_id, texts), name
     paths, options = log_of(paths, options)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
@@ -422,13 +424,13 @@ def _live(
     from coordinator_core.cluster.settings import read_settings
 
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        states = None
+        states, texts = None, LongTexts()
         if capture_directory is not None:
-            _, states = captured(client, capture_directory, options.profile)
+            _, states = captured(client, capture_directory, options.profile, texts)
         keys: list[OffsetKey] = [] if wanted is None else list(wanted.positions)
         target = live_target(client, keys, groups, topics)
         if states is not None:
-            with_records(target.groups, states)
+            with_records(target.groups, states, texts)
         if scenario is None or not scenario.needs_time:
             return target, {}
         base = keys or list(keys_of(groups, topics, target))
@@ -437,7 +439,10 @@ def _live(
 
 def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOptions) -> Target:
     """A run or a snapshot in the place of a cluster."""
-    source = load_source(paths, replace(options, profile=None) if is_run(paths[0]) else options)
+    # Texts of its own: what may stand is limited for each state.
+    texts = LongTexts()
+    replaying = replace(options, profile=None) if is_run(paths[0]) else options
+    source = load_source(paths, replaying, whole_metadata=False, long_texts=texts)
     if topics_file is None:
         own = [storage.join(path, TOPICS_FILE) for path in paths]
         topics_file = next((path for path in own if storage.exists(path)), None)
@@ -445,7 +450,7 @@ def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOpti
     return Target(
         name=", ".join(paths),
         cluster_id=_cluster_of(paths),
-        groups=groups_of(source.states, _ids(source.topic_names)),
+        groups=groups_of(source.states, _ids(source.topic_names), texts),
         topics=None if topics_file is None else topics_of(read_topics(topics_file)),
         offsets_partitions=count,
     )

@@ -384,7 +384,7 @@ class _Writer:
                     partition_index=row.partition,
                     committed_offset=row.after.offset,
                     committed_leader_epoch=row.after.leader_epoch,
-                    committed_metadata=row.after.metadata,
+                    committed_metadata=str(row.after.metadata),
                 )
                 topics.setdefault(row.topic, []).append(partition)
             asked = [kind(name=name, partitions=partitions) for name, partitions in topics.items()]

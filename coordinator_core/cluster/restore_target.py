@@ -16,6 +16,7 @@ from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.restore.model import NO_EPOCH, Position
 from coordinator_core.restore.target import (
@@ -138,10 +139,11 @@ def _metadata_limit(client: Client) -> int:
 
 
 def captured(
-    client: Client, directory: str | Path, profile: Profile | None
+    client: Client, directory: str | Path, profile: Profile | None, long_texts: LongTexts
 ) -> tuple[dict[str, Any], list[PartitionState]]:
-    """Bring the capture in ``directory`` up to now; its manifest, and its replay."""
+    """Bring the capture in ``directory`` up to now; its manifest, and its replay without whole metadata."""
     manifest = capture(client, directory, CaptureOptions())
     snapshot = discover([str(directory)])
     rules = profile or infer_profile(snapshot.partitions)
-    return manifest, replay_snapshot(snapshot, rules, damage=[])
+    states = replay_snapshot(snapshot, rules, damage=[], whole_metadata=False, long_texts=long_texts)
+    return manifest, states

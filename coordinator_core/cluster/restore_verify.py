@@ -20,6 +20,7 @@ from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import NO_PRODUCER_ID, OFFSETS_TOPIC, PartitionLog, Snapshot
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import interpret
 from coordinator_core.restore.inverse import FIRST_EVENT, begun, inverse
@@ -56,7 +57,9 @@ def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
         rules = profile or infer_profile(snapshot.partitions)
         keys = [row.key for group in writing for row in group.writes()]
         answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
-        return prove(plan, _added(snapshot, ends, rules), replay_snapshot(snapshot, rules, damage=[]), answered)
+        texts = LongTexts()
+        states = replay_snapshot(snapshot, rules, damage=[], whole_metadata=False, long_texts=texts)
+        return prove(plan, _added(snapshot, ends, rules), states, answered, texts)
 
 
 @contextmanager

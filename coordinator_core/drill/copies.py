@@ -1,4 +1,7 @@
-"""Replicas of offsets partitions, replayed: what a broker would load from its copy."""
+"""Replicas of offsets partitions, replayed: what a broker would load from its copy.
+
+No answer of a drill has metadata, so digests stand for those that are long.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def copies_of_snapshot(
     cache: FoldCache | None = None,
 ) -> dict[int, Copy]:
     """The copies in a snapshot of one broker; damage as :func:`replay_snapshot` treats it."""
-    states = replay_snapshot(snapshot, profile, on_damage=on_damage, damage=damage, cache=cache)
+    states = replay_snapshot(snapshot, profile, on_damage=on_damage, damage=damage, cache=cache, whole_metadata=False)
     logs = {log.offsets_partition: log for log in snapshot.partitions}
     found = {}
     for state in states:
@@ -130,7 +133,7 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     stored: Counter[int] = Counter()
     for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
         stored.update(rows["offsets_partition"].to_pylist())
-    for state in run.states(tables=tables):
+    for state in run.states(tables=tables, whole_metadata=False):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(
             state,

@@ -95,7 +95,6 @@ def publish_expiry(
     if not storage.exists(target):
         buffer = io.BytesIO()
         pq.write_table(tombstone_table(plans), buffer, compression="zstd")
-        storage.make_directory(directory)
         storage.write_atomic(storage.join(directory, TOMBSTONES_FILE), buffer.getvalue())
         files.write_json(target, summary)
     return directory

@@ -6,13 +6,15 @@ small as it came, and unpacked a block at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.process.allocator import give_back_freed_memory
 
@@ -107,6 +109,67 @@ class PackedText:
     def __str__(self) -> str:
         return self._texts.unpacked(self._block)[self._start : self._stop].decode()
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Order in which texts are unpacked with the fewest blocks."""
+        return id(self._block), self._start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LongText:
+    """A text that is not kept whole: its digest (:func:`digest_of`), and its ``length`` as Kafka's clients count.
+
+    It equals every text that is the same, long or ``str``; ``str()`` unpacks it.
+    """
+
+    digest: str
+    length: int
+    _text: str | PackedText
+
+    @classmethod
+    def of(cls, text: str, texts: PackedTexts) -> str | LongText:
+        """``text``, packed into ``texts`` where it is long."""
+        kept = texts.add(text)
+        return kept if isinstance(kept, str) else cls(digest_of(text), metadata_length(text), kept)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LongText):
+            return self.digest == other.digest
+        return isinstance(other, str) and self.digest == digest_of(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __len__(self) -> int:
+        """Bytes of a packed text, characters of one that is not: what it takes in memory, about."""
+        return len(self._text)
+
+    def __str__(self) -> str:
+        return str(self._text)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Order in which texts are unpacked with the fewest blocks."""
+        return (0, 0) if isinstance(self._text, str) else self._text.place
+
+
+def digest_of(text: str | pa.Scalar) -> str:
+    """SHA-256 that stands for a text."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text.as_buffer()
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def unpacked(texts: Iterable[LongText]) -> dict[str, str]:
+    """Texts by digest, as many as ``BLOCK_BYTES`` take. One by one in any order, each would unpack its block again."""
+    found: dict[str, str] = {}
+    size = 0
+    for text in sorted({text.digest: text for text in texts}.values(), key=lambda text: text.place):
+        size += len(text)
+        if size > BLOCK_BYTES:
+            break
+        found[text.digest] = str(text)
+    return found
+
 
 class LongTexts:
     """Texts by the digests that stand for them (``merge.schema.without_long_texts``), each once."""
@@ -115,14 +178,21 @@ class LongTexts:
         self._packed = PackedTexts()
         self._places: dict[str, int] = {}
         self._texts: list[str | PackedText] = []
+        self._lengths: list[int] = []
         self.bytes = 0
         """Of all texts, unpacked."""
 
     def add(self, digest: str, text: str) -> None:
         if digest not in self._places:
             self.bytes += len(text)
+            self._lengths.append(metadata_length(text))
             self._places[digest] = len(self._texts)
             self._texts.append(self._packed.add(text))
+
+    def text(self, name: str) -> str | LongText:
+        """What ``name`` stands for: the text that it is the digest of, or itself."""
+        place = self._places.get(name)
+        return name if place is None else LongText(name, self._lengths[place], self._texts[place])
 
     def whole(self, rows: Sequence[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:
         """The rows, with the text in field ``name`` where a digest stands for it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from coordinator_core.groups.model import (
     Transaction,
     TransactionOutcome,
 )
-from coordinator_core.merge.packed import LongTexts
+from coordinator_core.merge.packed import LongTexts, digest_of
 from coordinator_core.merge.values import inverse
 
 BLOCK_ROWS = 1 << 20
@@ -178,7 +177,7 @@ def without_long_texts(texts: pa.ChunkedArray | pa.Array, long_texts: LongTexts 
     is_long = pc.greater(pc.binary_length(texts), _SHOWN_METADATA)
     # As Python's text they may take four times their bytes.
     found = texts.filter(is_long)
-    digests = [f"sha256:{sha256(text.as_buffer()).hexdigest()}" for text in found]
+    digests = [digest_of(text) for text in found]
     if not digests:
         return texts
     if long_texts is not None:

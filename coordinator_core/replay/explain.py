@@ -58,7 +58,7 @@ def explain_partition(
     damage: list[Damage],
 ) -> Iterator[Event]:
     """The events of ``subject`` in one offsets partition, in log order."""
-    replayer = SequentialReplayer(profile, log.offsets_partition, with_metadata=False)
+    replayer = SequentialReplayer(profile, log.offsets_partition, kept_metadata=lambda _: "")
     for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
         for record in replayer.loaded_records(batch, records):
             found = _marker if batch.is_control else _data

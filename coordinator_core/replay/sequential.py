@@ -6,8 +6,9 @@ It is written to be compared with the facts, line by line; the partitioned repla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, ScalaGroups
 from coordinator_core.groups.model import (
@@ -80,11 +81,16 @@ class _OpenTransaction:
 
 
 class SequentialReplayer:
-    """Replays the batches of one offsets partition under one profile, with the metadata of commits or without."""
+    """Replays the batches of one offsets partition under one profile.
 
-    def __init__(self, profile: Profile, offsets_partition: int, *, with_metadata: bool = True) -> None:
+    ``kept_metadata`` makes of the metadata of a commit what is kept of it, for those who do not want all of it.
+    """
+
+    def __init__(
+        self, profile: Profile, offsets_partition: int, *, kept_metadata: Callable[[str], Any] | None = None
+    ) -> None:
         self._profile = profile
-        self._with_metadata = with_metadata
+        self._kept_metadata = kept_metadata
         self._state = PartitionState(offsets_partition)
         self._groups = group_loader(profile)
         self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(profile), self._state.offsets, self._state.pending)
@@ -195,8 +201,9 @@ class SequentialReplayer:
             self._offsets.remove(offset_key, producer_id)
             return
         self._groups.touch(offset_key.group_id)
+        kept = self._kept_metadata
         offset = committed_offset(
-            commit.value if self._with_metadata else commit.value | {"metadata": ""},
+            commit.value if kept is None else commit.value | {"metadata": kept(commit.value["metadata"])},
             commit.version or 0,
             profile,
             record_offset=record.offset,

@@ -190,7 +190,6 @@ def shown(value: Any) -> str:
 
 def write_drill_report(directory: str, document: Document) -> str:
     """Writes the page and the JSON into ``directory``, which is made when missing; path of the page."""
-    storage.make_directory(directory)
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     storage.write_text(storage.join(directory, JSON), text)
     page = storage.join(directory, PAGE)

@@ -44,7 +44,6 @@ def investigation_forms(
 
 def write_investigation(directory: str, forms: Mapping[str, Callable[[], Iterable[str]]]) -> str:
     """Write the files into ``directory``, which is made when it is missing; returns the path of the page."""
-    storage.make_directory(directory)
     for name, file in FILES.items():
         storage.write_text(storage.join(directory, file), forms[name]())
     return storage.join(directory, FILES["html"])

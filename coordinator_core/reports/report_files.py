@@ -38,7 +38,6 @@ def write_report(
 ) -> str:
     """Write every form into ``directory``, which is made when it is missing; returns the path of the page."""
     page = storage.join(directory, FILES["html"])
-    storage.make_directory(directory)
     forms = report_forms(report, facts, lag, page=page, max_series=max_series)
     for name, file in FILES.items():
         storage.write_text(storage.join(directory, file), forms[name]())

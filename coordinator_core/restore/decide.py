@@ -14,11 +14,13 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.investigate.words import count
+from coordinator_core.merge.packed import LongText
 from coordinator_core.restore.model import (
     NO_EPOCH,
     WRITES,
     Action,
     GroupPlan,
+    Metadata,
     Position,
     Row,
     after_of,
@@ -168,7 +170,7 @@ def _wanted_row(
     after, said = _fitted(place, log)
     after, epoch_said = _with_epoch(after, place, topic, log, elsewhere)
     said += epoch_said
-    if metadata_length(after.metadata) > target.metadata_limit:
+    if _length(after.metadata) > target.metadata_limit:
         after = replace(after, metadata="")
         said += [f"its metadata is longer than {target.metadata_limit} characters and dropped"]
     row = changed_row(key, before, after, log, "; ".join(said) or _plain_reason(before, after))
@@ -207,12 +209,16 @@ def _blocking(
                 yield f"offset {place.offset} is above the log end {log.end} (--out-of-range trim takes that)"
     if place.offset < 0:
         yield f"offset {place.offset} is none"
-    length = metadata_length(place.metadata)
+    length = _length(place.metadata)
     if length > target.metadata_limit and not choices.drop_metadata:
         yield (
             f"its metadata has {length} characters, the brokers take {target.metadata_limit} (--metadata drop writes "
             "it without)"
         )
+
+
+def _length(metadata: Metadata) -> int:
+    return metadata.length if isinstance(metadata, LongText) else metadata_length(metadata)
 
 
 def _is_other(place: Position, topic: TargetTopic) -> bool:

@@ -10,21 +10,31 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.jsontext import from_json, parse_json, to_json
+from coordinator_core.merge.packed import LongText, unpacked
 from coordinator_core.untrusted import exact_row
+
+if TYPE_CHECKING:
+    Metadata = str | LongText
+else:
+    # The form of a plan's file, which has texts.
+    Metadata = str
 
 PLAN_VERSION = 1
 _ITEMS = 64
 """Rows that are made text at once."""
+_WINDOW = 1024
+"""Rows whose long metadata are unpacked together."""
 NO_EPOCH = -1
 """``RecordBatch.NO_PARTITION_LEADER_EPOCH``: a consumer takes the offset as it stands."""
 
@@ -34,7 +44,7 @@ class Value(NamedTuple):
 
     offset: int
     leader_epoch: int
-    metadata: str
+    metadata: Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,7 @@ class Position:
 
     offset: int
     leader_epoch: int = NO_EPOCH
-    metadata: str = ""
+    metadata: Metadata = ""
     topic_id: str | None = None
     offsets_partition: int | None = None
     record_offset: int | None = None
@@ -163,13 +173,36 @@ class Plan:
         return {action.value: found[action] for action in Action}
 
 
-def canonical(document: Any) -> bytes:
-    """Canonical JSON: sorted keys, no spaces, ASCII. ``document`` may be a part of a plan."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=_fields).encode()
+def canonical(document: Any, texts: Mapping[str, str] | None = None) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, ASCII. ``document`` may be a part of a plan, ``texts`` are those of its
+    long metadata that are unpacked already, by digest."""
+    fields = partial(_fields, texts=texts or {})
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=fields).encode()
 
 
-def _fields(part: Any) -> dict[str, Any]:
+def _fields(part: Any, texts: Mapping[str, str] | None = None) -> Any:
+    if isinstance(part, LongText):
+        return _text(part, texts or {})
     return {name: getattr(part, name) for name in part.__slots__}
+
+
+def _text(metadata: Metadata, texts: Mapping[str, str]) -> str:
+    if isinstance(metadata, LongText):
+        return texts.get(metadata.digest) or str(metadata)
+    return metadata
+
+
+def _windows(rows: Iterable[Any]) -> Iterator[tuple[list[Any], dict[str, str]]]:
+    """Some rows at a time, or keys with values, with the texts of their long metadata by digest."""
+    rows = iter(rows)
+    while some := list(itertools.islice(rows, _WINDOW)):
+        yield some, unpacked(each for row in some for each in _metadata_of(row) if isinstance(each, LongText))
+
+
+def _metadata_of(row: Any) -> Iterator[Metadata]:
+    if isinstance(row, Row):
+        return (place.metadata for place in (row.before, row.after) if place is not None)
+    return iter((row[-1],))
 
 
 def digest_of(document: Any) -> str:
@@ -191,8 +224,20 @@ def after_of(rows: Iterable[Row]) -> Iterator[tuple[OffsetKey, Value]]:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """JSON of a plan; ``digest`` is that of all the rest."""
-    return {**to_json(plan), "counts": plan.counts(), "digest": write_plan(None, plan)}
+    """JSON of a plan, with iterators in the place of groups and rows; ``digest`` is that of all the rest."""
+    groups = ({**to_json(replace(group, rows=())), "rows": _row_documents(group.rows)} for group in plan.groups)
+    about = to_json(replace(plan, groups=()))
+    return {**about, "groups": groups, "counts": plan.counts(), "digest": write_plan(None, plan)}
+
+
+def _row_documents(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    for some, texts in _windows(rows):
+        for row in some:
+            before, after = (
+                None if place is None else replace(place, metadata=_text(place.metadata, texts))
+                for place in (row.before, row.after)
+            )
+            yield to_json(replace(row, before=before, after=after))
 
 
 def write_plan(path: str | None, plan: Plan) -> str:
@@ -226,10 +271,11 @@ def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[by
 
 def _listed(items: Iterable[Any]) -> Iterator[bytes]:
     """Canonical JSON of a list, some items at a time."""
-    first, items = b"[", iter(items)
-    while some := list(itertools.islice(items, _ITEMS)):
-        yield first + canonical(some)[1:-1]
-        first = b","
+    first = b"["
+    for window, texts in _windows(items):
+        for start in range(0, len(window), _ITEMS):
+            yield first + canonical(window[start : start + _ITEMS], texts)[1:-1]
+            first = b","
     yield b"[]" if first == b"[" else b"]"
 
 

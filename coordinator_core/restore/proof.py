@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
 from coordinator_core.investigate.words import moment
 from coordinator_core.log.types import NO_PRODUCER_ID
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.replay.interpret import GroupRecord, Interpreted, OffsetRecord
 from coordinator_core.restore.model import (
     NO_EPOCH,
@@ -71,17 +72,22 @@ class Proof:
 
 
 def prove(
-    plan: Plan, added: Iterable[Added], states: Sequence[PartitionState], answered: Mapping[str, TargetGroup]
+    plan: Plan,
+    added: Iterable[Added],
+    states: Sequence[PartitionState],
+    answered: Mapping[str, TargetGroup],
+    texts: LongTexts | None = None,
 ) -> Proof:
     """Compare a plan with the records added since its apply began, the replayed state, and what coordinators answer.
 
     A foreign record in one of its groups is a problem, which says as far as the log tells by whom it is: verify before
     consumers start. Of share groups the offsets topic has no offsets: their coordinators alone are compared.
+    ``texts`` has what digests stand for in ``states``.
     """
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
     _compare_records(proof, writing, added)
-    replayed = groups_of(states, {})
+    replayed = groups_of(states, {}, texts)
     for group in writing:
         # Start offsets of share groups are in __share_group_state.
         logs = [] if group.type == GroupType.SHARE else [("the replayed log", replayed)]
@@ -184,5 +190,5 @@ def _said(value: Value | None) -> str:
     if value is None:
         return "a tombstone"
     epoch = "" if value.leader_epoch == NO_EPOCH else f", leader epoch {value.leader_epoch}"
-    metadata = value.metadata and (repr(value.metadata) if len(value.metadata) <= _SHOWN else "that is long")
+    metadata = value.metadata and (repr(str(value.metadata)) if len(value.metadata) <= _SHOWN else "that is long")
     return f"a commit of {value.offset}{epoch}{metadata and f', metadata {metadata}'}"

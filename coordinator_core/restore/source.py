@@ -6,12 +6,14 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
 from coordinator_core.investigate.model import OVERTAKEN, Explanation
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Record
+from coordinator_core.merge.packed import LongText, LongTexts, PackedTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.restore.model import Position
@@ -32,9 +34,15 @@ class Wanted:
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def wanted_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str], cluster_id: str | None) -> Wanted:
-    """Everything that a replayed state has committed. ``topic_ids`` by name."""
-    groups = groups_of(states, topic_ids)
+def wanted_of(
+    states: Sequence[PartitionState],
+    topic_ids: Mapping[str, str],
+    cluster_id: str | None,
+    texts: LongTexts | None = None,
+) -> Wanted:
+    """Everything that a replayed state has committed. ``topic_ids`` by name; ``texts`` as for
+    :func:`restore.target.position_of`."""
+    groups = groups_of(states, topic_ids, texts)
     return Wanted(
         {
             OffsetKey(group_id, *key): place
@@ -63,7 +71,7 @@ def states_at(
     damage: list[Damage],
 ) -> list[PartitionState]:
     """State before the first record that is newer than ``time_ms``, or before the record offsets of ``before``
-    (by offsets partition; only these partitions then).
+    (by offsets partition; only these partitions then). Long metadata are ``LongText``.
 
     Each partition has the clock of its leaders, and times can step back: the first newer record ends it.
     Raises ``UsageError`` for a record offset that the log does not reach.
@@ -92,7 +100,9 @@ def states_at(
 
 def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: list[Damage]) -> Steps:
     """The replay before each record that a loader looks at, and at the end (``None``)."""
-    replayer = SequentialReplayer(profile, log.offsets_partition)
+    texts = PackedTexts()
+    packed = partial(LongText.of, texts=texts)
+    replayer = SequentialReplayer(profile, log.offsets_partition, kept_metadata=packed)
     for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
         for record in replayer.loaded_records(batch, records):
             yield replayer, record

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.model import NO_EPOCH, Position
 from coordinator_core.rules.topics import UNKNOWN, Topics
 
@@ -76,20 +77,26 @@ class Target:
         return self.groups.get(group_id) or TargetGroup(group_id)
 
 
-def position_of(offset: CommittedOffset, offsets_partition: int, topic_id: str | None) -> Position:
-    """A replayed committed offset; ``topic_id`` is taken where the record has none."""
+def position_of(
+    offset: CommittedOffset, offsets_partition: int, topic_id: str | None, texts: LongTexts | None = None
+) -> Position:
+    """A replayed committed offset; ``topic_id`` is taken where the record has none, ``texts`` has what digests stand
+    for in a state without whole metadata."""
     return Position(
         offset.committed_offset,
         NO_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
-        offset.metadata,
+        offset.metadata if texts is None else texts.text(offset.metadata),
         offset.topic_id or topic_id,
         offsets_partition,
         offset.record_offset,
     )
 
 
-def groups_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str]) -> dict[str, TargetGroup]:
-    """Groups of a replayed state, as their coordinators would answer. ``topic_ids`` by name."""
+def groups_of(
+    states: Sequence[PartitionState], topic_ids: Mapping[str, str], texts: LongTexts | None = None
+) -> dict[str, TargetGroup]:
+    """Groups of a replayed state, as their coordinators would answer. ``topic_ids`` by name; ``texts`` as for
+    :func:`position_of`."""
     found: dict[str, TargetGroup] = {}
     for state in states:
         for group_id, group in state.groups.items():
@@ -97,7 +104,7 @@ def groups_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str]) ->
             found[group_id] = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
         for key, offset in state.offsets.items():
             if key.group_id in found:
-                place = position_of(offset, state.offsets_partition, topic_ids.get(key.topic))
+                place = position_of(offset, state.offsets_partition, topic_ids.get(key.topic), texts)
                 found[key.group_id].offsets[key.topic, key.partition] = place
         for producer_id, commits in state.pending.items():
             for key in commits:
@@ -121,10 +128,12 @@ def topics_of(topics: Topics) -> dict[str, TargetTopic]:
     }
 
 
-def with_records(groups: Mapping[str, TargetGroup], states: Sequence[PartitionState]) -> None:
+def with_records(
+    groups: Mapping[str, TargetGroup], states: Sequence[PartitionState], texts: LongTexts | None = None
+) -> None:
     """Give the committed offsets of live groups the records that hold them, and their open transactions the producers,
-    as far as a replay of the same log agrees."""
-    replayed = groups_of(states, {})
+    as far as a replay of the same log agrees. ``texts`` as for :func:`position_of`."""
+    replayed = groups_of(states, {}, texts)
     for group_id, group in groups.items():
         known = replayed.get(group_id)
         if known is None:

@@ -81,7 +81,6 @@ def publish_findings(facts: Facts, found: Reconciliation) -> str:
     if not storage.exists(target):
         buffer = io.BytesIO()
         pq.write_table(found.findings, buffer, compression="zstd")
-        storage.make_directory(directory)
         storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())
         files.write_json(target, summary)
     return directory

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.errors import Damage, DamagedInputError, lack_behind
 
 _SMALL_BYTES = 16 << 20
 """Files up to this size are digested whole whenever they are read; of larger ones the footer is, and Parquet's
@@ -46,7 +47,7 @@ def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.Parqu
     """A file of a run, to be closed; ``options`` are those of ``ParquetFile``.
 
     :class:`DamagedInputError` when it is not what was published (a small file) or its size or footer is not (a
-    large one). Runs of earlier versions tell no ``proof``.
+    large one), and when it is no Parquet. Runs of earlier versions tell no ``proof``.
     """
     file = _opened(path)
     try:
@@ -60,10 +61,25 @@ def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.Parqu
             else:
                 _check(path, "its footer", _footer_sha256(file), proof["footer_sha256"])
                 file.seek(0)
-        return pq.ParquetFile(source, page_checksum_verification=proof is not None, **options)
+        with parsing(path):
+            return pq.ParquetFile(source, page_checksum_verification=proof is not None, **options)
     except BaseException:
         file.close()
         raise
+
+
+@contextmanager
+def parsing(path: str) -> Iterator[None]:
+    """:class:`DamagedInputError` for what Arrow cannot make anything of: whoever can write a file can write its digest.
+
+    What the file system says, and a lack of memory, is raised as it is.
+    """
+    try:
+        yield
+    except (ValueError, OSError, pa.ArrowException) as error:
+        if lack_behind(error) is not None or getattr(error, "errno", None) is not None:
+            raise
+        raise DamagedInputError(Damage(path, 0, None, "unreadable_table", str(error))) from None
 
 
 def _opened(path: str) -> pa.NativeFile:

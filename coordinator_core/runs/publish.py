@@ -56,7 +56,7 @@ class TableFile:
 
 
 class RunWriter:
-    """Writes one run. A context manager: it removes what it wrote unless :meth:`commit` was reached.
+    """Writes one run. A context manager: it removes what it wrote, directories too, unless :meth:`commit` was reached.
 
     Raises :class:`UsageError` when the run directory exists, also when an aborted run left it, and when it
     would lie inside one of ``sources``.
@@ -66,7 +66,7 @@ class RunWriter:
         check_output_outside(place.output, sources)
         self.place = place
         try:
-            files.create_directory(place.path)
+            self._made = files.create_directory(place.path)
         except FileExistsError:
             raise UsageError(
                 f"{place.path} exists already; a run is never overwritten, choose another run id"
@@ -89,6 +89,7 @@ class RunWriter:
                     self._close_parts()
             finally:
                 storage.delete_while_written(self.place.path)
+                storage.remove_empty(self._made)
 
     @property
     def staging_path(self) -> str:

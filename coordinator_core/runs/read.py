@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import files, storage
-from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.errors import DamagedInputError, UsageError, lack_behind
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.schema import without_long_texts
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
-from coordinator_core.runs.proof import FileProof, open_parquet
+from coordinator_core.runs.proof import FileProof, open_parquet, parsing
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.rows import BLOCK_ROWS, Bounded, ImpossibleRowError, blocks, impossible_row
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
@@ -114,13 +114,15 @@ class Run:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         try:
             for path, proof in self.parquet_files(name):
-                with open_parquet(path, proof, read_dictionary=dictionaries) as parquet:
+                with open_parquet(path, proof, read_dictionary=dictionaries) as parquet, parsing(path):
                     for rows in self._blocks(path, parquet, schema, block_rows):
                         yield path, rows
                         read += rows.num_rows
         except KeyError as error:
             raise impossible_row(path, None, f"the table has no column {error}") from None
         except (OSError, ValueError, pa.ArrowException) as error:
+            if lack_behind(error) is not None:
+                raise
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         self._check_rows(name, read)
 
@@ -130,7 +132,8 @@ class Run:
     def _check_rows(self, name: str, read: int) -> None:
         listed = self.manifest["tables"][name]["rows"]
         if read != listed:
-            raise RunError(f"{self.path}: table {name} has {read} rows, its manifest says {listed}")
+            path = next((path for path, _ in self.parquet_files(name)), storage.join(self.path, name))
+            raise impossible_row(path, None, f"table {name} has {read} rows, its manifest says {listed}")
 
     def table_bytes(self, name: str) -> int:
         """Bytes of the files of a table."""
@@ -189,6 +192,8 @@ class Run:
                 if row < parquet.metadata.num_rows:
                     return impossible_row(path, row, error.reason)
                 row -= parquet.metadata.num_rows
+            # A footer may tell of fewer rows than there are.
+            place = path
         return impossible_row(place, None, error.reason)
 
 

@@ -17,11 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.cli import restore_plan
 from coordinator_core.cli.app import run as regroup
+from coordinator_core.drill.copies import copies_of_run, copies_of_snapshot
 from coordinator_core.errors import DamagedInputError, ExitCode, UsageError
 from coordinator_core.fold import unpacking
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import fold_partition
+from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
 from coordinator_core.jsontext import json_pieces
@@ -33,6 +36,11 @@ from coordinator_core.merge import packed
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.replay.explain import Subject, explain_partition
+from coordinator_core.restore.decide import changed_row, group_plan
+from coordinator_core.restore.model import Action, Plan, after_of, read_plan, state_digest, write_plan
+from coordinator_core.restore.proof import prove
+from coordinator_core.restore.source import wanted_of
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, groups_of
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
@@ -289,6 +297,95 @@ def test_metadata_wait_packed_until_they_are_shown(
         shown.append(json.loads(capfd.readouterr().out)["groups"][0]["offsets"])
     assert shown[0] == shown[1]
     assert [row["metadata"] for row in shown[0]] == ["m" * 32_000 + str(number) for number in range(4 * COMMITS)]
+
+
+def test_plans_hold_metadata_packed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the source and of the target: 64 MB."""
+    held = []
+
+    def noting(path: str, plan: Plan) -> str:
+        held.append(tracemalloc.get_traced_memory()[0])
+        return write_plan(path, plan)
+
+    monkeypatch.setattr(restore_plan, "write_plan", noting)
+    directory = tmp_path / "log" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(commits(10).batches))
+    release = ["--kafka-version", "4.3.1", "--no-fold-cache"]
+    words = ["restore", "plan", str(directory.parent), "--all-groups", "--against", str(directory.parent), *release]
+    plans: list[Plan] = []
+    for more in ([], ["--before-record", f"0:{10 * COMMITS}"], ["--at-time", "2100-01-01T00:00:00Z"]):
+        path = tmp_path / f"plan{len(plans)}"
+        tracemalloc.start()
+        try:
+            # Longer than the brokers take, but committed already.
+            assert regroup([*words, *more, "--output", str(path), "--format", "csv"]) == ExitCode.CLEAN
+        finally:
+            tracemalloc.stop()
+        plans.append(read_plan(path)[0])
+    assert max(held) < 32 * MIB
+    for plan in plans:
+        (group,) = plan.groups
+        assert {row.action for row in group.rows} == {Action.KEEP}
+        for place in (one for row in group.rows for one in (row.before, row.after)):
+            assert place is not None
+            assert place.metadata == "m" * 32_000 + str(place.offset)
+        assert group.state_digest == state_digest(after_of(group.rows))
+    capfd.readouterr()
+    assert regroup([*words, "--format", "json"]) == ExitCode.CLEAN
+    assert json.loads(capfd.readouterr().out)["groups"] == json.loads((tmp_path / "plan0").read_text())["groups"]
+
+
+def test_proofs_compare_long_metadata(tmp_path: Path) -> None:
+    """With a replay that has digests; and what differs in metadata alone is told."""
+    snapshots = []
+    for name, changed in (("planned", -1), ("found", 7)):
+        (tmp_path / name).mkdir()
+        log = write_log(tmp_path / name, commits(1, metadata=2_000, changed=changed))
+        snapshots.append(Snapshot((), (log,), (), (), {}))
+    wanted = wanted_of(replay_snapshot(snapshots[0], PROFILE, damage=[]), {}, None)
+    rows = [changed_row(key, None, place, LogRange(), "") for key, place in wanted.positions.items()]
+    planned = group_plan(TargetGroup("g"), Target("t", None, {}, None, 1), rows)
+    plan = Plan("restore", None, "t", "s", {}, 1, (planned,))
+    for snapshot, differs in zip(snapshots, (False, True), strict=True):
+        texts = packed.LongTexts()
+        states = replay_snapshot(snapshot, PROFILE, damage=[], whole_metadata=False, long_texts=texts)
+        answered = groups_of(replay_snapshot(snapshot, PROFILE, damage=[]), {})
+        proof = prove(plan, [], states, answered, texts)
+        found = [text.partition(": ") for text in proof.problems if "than foreseen" in text]
+        who = ("the replayed log", "its coordinator") if differs else ()
+        what = "t-7 holds 7, leader epoch 1, metadata that is long"
+        assert [(head, said) for head, _, said in found] == [
+            (f"{one} has other offsets of group 'g' than foreseen", what) for one in who
+        ]
+
+
+def test_drills_keep_no_metadata(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    snapshot = Snapshot((), (write_log(tmp_path / "0", commits(4)),), (), (), {})
+    for copies in (
+        copies_of_run(run),
+        copies_of_snapshot(snapshot, PROFILE, on_damage=OnDamage.FAIL, damage=[]),
+    ):
+        offsets = copies[0].state.offsets
+        assert len(offsets) == 4 * COMMITS
+        assert max(len(offset.metadata) for offset in offsets.values()) < 100
+
+
+@given(text=st.text(min_size=1, max_size=30), other=st.text(min_size=1, max_size=30), times=st.sampled_from((1, 2000)))
+def test_long_texts_equal_their_text(text: str, other: str, times: int) -> None:
+    store = packed.PackedTexts()
+    whole, others = text * times, other * times
+    first, second, third = (packed.LongText.of(each, store) for each in (whole, whole, others))
+    assert first == second == whole == first
+    assert (first == third) is (whole == others) is (third == whole)
+    assert len({first, second, whole}) == 1
+    assert str(first) == whole
+    if isinstance(first, packed.LongText) and isinstance(second, packed.LongText):
+        assert first.length == metadata_length(whole)
+        assert packed.unpacked([first, second])[first.digest] == whole
 
 
 def test_explain_keeps_no_metadata(tmp_path: Path) -> None:

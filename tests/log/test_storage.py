@@ -235,6 +235,9 @@ class TestNewDirectory:
         with pytest.raises(expected), storage.new_directory(str(tmp_path / "new")) as making:
             fill(making)
         assert list(tmp_path.iterdir()) == []
+        with pytest.raises(expected), storage.new_directory(str(tmp_path / "a/b/new")) as making:
+            fill(making)
+        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("over_empty", [False, True])
     def test_what_is_there_stays(self, tmp_path: Path, over_empty: bool) -> None:
@@ -244,11 +247,26 @@ class TestNewDirectory:
         for name in ("file", "full", "late"):
             path = tmp_path / name
             with (
-                pytest.raises(UsageError, match="exists already"),
+                pytest.raises(UsageError, match=r"exists already|another process has written there"),
                 storage.new_directory(str(path), over_empty=over_empty),
             ):
                 storage.write_atomic(str(path / "kept"), b"")
         assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["file", "full", "kept", "late", "kept"]
+
+    def test_another_is_as_fast(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It writes between the last look and the change of the name."""
+        target = tmp_path / "above" / "new"
+        monkeypatch.setattr(storage, "_refuse_existing", lambda *_: None)
+        for other in (target, target / "theirs"):
+            with (
+                pytest.raises(UsageError, match="new: another process has written there meanwhile"),
+                storage.new_directory(str(target)),
+            ):
+                storage.write_atomic(str(other), b"")
+            assert [path.name for path in target.parent.iterdir()] == ["new"]
+            if target.is_file():
+                target.unlink()
+        assert [path.name for path in target.iterdir()] == ["theirs"]
 
     def test_an_empty_directory_is_taken_when_asked(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="overwritten"), storage.new_directory(str(tmp_path)):

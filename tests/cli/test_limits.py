@@ -1,0 +1,65 @@
+"""Limits of a process, on its address space and on open files: a result, or one line and a documented exit code.
+
+The commands and what they are given are those of ``test_streams.py``; each has an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.errors import ExitCode
+from tests.cli.test_streams import COMMANDS
+from tests.cli.test_untrusted import given
+
+MIB = 1 << 20
+DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return given(tmp_path_factory)
+
+
+def limited(command: str, places: dict[str, str], place: Path, which: int, limit: int) -> tuple[int, list[str]]:
+    """Exit code and lines on standard error."""
+    out = str(place / "out")
+    words = [places.get(word, word.replace("OUT/", f"{out}/").replace("OUT", out)) for word in COMMANDS[command]]
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator_core", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(which, (limit, limit)),
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("limit", [120 * MIB, 180 * MIB])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_little_memory(command: str, limit: int, places: dict[str, str], tmp_path: Path) -> None:
+    """Too little for the libraries of most commands. With some more, libraries abort where they cannot allocate."""
+    code, said = limited(command, places, tmp_path, resource.RLIMIT_AS, limit)
+    if code not in DONE:
+        assert code == ExitCode.INTERNAL
+        assert said[-1].startswith("regroup: error: not enough memory")
+        assert len(said) <= 2
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("limit", [10, 32])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_few_open_files(command: str, limit: int, places: dict[str, str], tmp_path: Path) -> None:
+    code, said = limited(command, places, tmp_path, resource.RLIMIT_NOFILE, limit)
+    if code not in DONE:
+        assert code in (ExitCode.USAGE, ExitCode.INTERNAL)
+        assert said[-1].startswith("regroup: error: ")
+        assert said[-1].lower().endswith("too many open files")
