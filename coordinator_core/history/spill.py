@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from io import BufferedRandom
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,9 @@ class Texts:
     They lie one behind the other in ``stretches`` of the spilled file: each begins at a place, for so many versions.
     """
 
-    def __init__(self, file: IO[bytes], lengths: npt.NDArray[np.int32], stretches: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, file: BufferedRandom, lengths: npt.NDArray[np.int32], stretches: Sequence[tuple[int, int]]
+    ) -> None:
         self._lengths = lengths
         self._file = file
         self._whole = self._places = None
@@ -131,7 +134,9 @@ class Spill:
         data, used, stretches = rows.view(np.uint8).data, 0, []
         for bounds in self._bounds:
             (begin, text), (end, _) = bounds[first].tolist(), bounds[stop].tolist()
-            used += os.preadv(self._rows.fileno(), [data[used : used + end - begin]], begin)
+            self._rows.seek(begin)
+            self._rows.readinto(data[used : used + end - begin])
+            used += end - begin
             stretches.append((text, (end - begin) // rows.itemsize))
         columns = spread_columns(rows)
         return Spilled(columns, Texts(self._texts, columns["metadata"], stretches))
@@ -142,5 +147,5 @@ class Spill:
         self._texts.close()
 
 
-def _temporary() -> IO[bytes]:
+def _temporary() -> BufferedRandom:
     return tempfile.TemporaryFile()
