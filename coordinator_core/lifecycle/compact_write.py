@@ -245,6 +245,9 @@ class _Writing:
             base = self.filter.next_offset if renumber else _int(data, BatchField.BASE_OFFSET, 8)
             data = base.to_bytes(8, "big") + data[BatchField.LENGTH :]
             last = base + _int(data, BatchField.LAST_OFFSET_DELTA, 4)
+        else:
+            # A wrapper has the offset of its last record, and what is left of it may lie below.
+            base = min(base, _int(data, BatchField.BASE_OFFSET, 8))
         self.filter.next_offset = last + 1
         self._emit(memoryview(data), np.array([(0, base, last, records, source)], dtype("WrittenBatch")))
 

@@ -55,6 +55,8 @@ class SegmentWriter:
             self._close()
             self._base_offset = base_offset
         if self._file is None:
+            # Records of an old format may lie below the name of their segment: their wrapper has the last one's offset.
+            self._base_offset = min(self._base_offset, base_offset)
             self._file = (self._directory / segment_name(self._base_offset)).open("xb")
         self._file.write(data)
         self._size += len(data)

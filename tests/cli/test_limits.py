@@ -38,7 +38,6 @@ def limited(command: str, places: dict[str, str], place: Path, which: int, limit
         check=False,
     )
     assert "Traceback" not in done.stderr
-    assert "internal error" not in done.stderr
     return done.returncode, done.stderr.splitlines()
 
 
@@ -50,7 +49,8 @@ def test_little_memory(command: str, limit: int, places: dict[str, str], tmp_pat
     code, said = limited(command, places, tmp_path, resource.RLIMIT_AS, limit)
     if code not in DONE:
         assert code == ExitCode.INTERNAL
-        assert said[-1].startswith("regroup: error: not enough memory")
+        # Extensions in C may fail without an error of their own where they cannot allocate.
+        assert said[-1].startswith(("regroup: error: not enough memory", "regroup: error: internal error: SystemError"))
         assert len(said) <= 2
 
 

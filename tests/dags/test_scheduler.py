@@ -87,7 +87,7 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     failure = rf"replay: the input is damaged, so no retry: [^\n]*{where}"
     assert re.search(failure, api.task_log("offsets_load", run_id, "replay"))
     assert published(place / "runs", "bitflip") == []
-    assert list((place / "runs/bitflip/asked-for").iterdir()) == []
+    assert not (place / "runs/bitflip/asked-for").exists()
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
 
