@@ -37,6 +37,7 @@ _COMMANDS = {
     "loads": Place("loads", "Which Kafka releases load this log, and where others stop."),
     "prune": Place("prune", "Old runs and pins of a cluster that nothing refers to."),
     "reconcile": Place("reconcile", "Findings about the groups and offsets of a run."),
+    "register": Place("register", "Add the tables of a run to those of an Apache Iceberg catalogue."),
     "replay": Place("replay", "Replay a snapshot and publish a run."),
     "report": Place("report", "One page about a published run."),
     "rescue": Place("rescue", "A partition that a coordinator does not load, and the ways out."),

@@ -19,6 +19,9 @@ PINS_DIRECTORY = "_pins"
 FINDINGS_DIRECTORY, REPORTS_DIRECTORY = "_findings", "_reports"
 """Directories of a window: findings and reports of its runs, by run id."""
 
+CATALOGS_DIRECTORY = "_catalogs"
+"""Directory of a window: which catalogues refer to files of its runs, by run id."""
+
 RECONCILIATION = "reconciliation.json"
 """File in a directory of findings that names what was looked at."""
 

@@ -1,7 +1,7 @@
 """Selection and removal of a cluster's old output.
 
 Kinds: ``runs``, each with its findings and its report, and ``pins``. A run goes only when ``latest.json`` does not
-name it and the findings of no run that stays compare with it. Nothing of the last day goes, whatever was asked for: a
+name it, the findings of no run that stays compare with it, and no catalogue refers to its files. Nothing of the last day goes, whatever was asked for: a
 task may be at it.
 """
 
@@ -15,6 +15,7 @@ from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.runs.place import FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION, REPORTS_DIRECTORY
 from coordinator_core.runs.publish import LATEST, MANIFEST
+from coordinator_core.runs.registered import Registry, is_registered
 from coordinator_core.storage import Entry
 
 KINDS = ("runs", "pins")
@@ -41,8 +42,13 @@ class Removal:
         return {"kind": self.kind, "path": self.paths[-1], "at_ms": self.at_ms, "with": list(self.paths[:-1])}
 
 
-def prunable(output: str, cluster: str, keep: Mapping[str, Keep], now_ms: int) -> list[Removal]:
-    """Outputs of the kinds in ``keep`` that may go, the oldest first; ``UsageError`` where the cluster has none."""
+def prunable(
+    output: str, cluster: str, keep: Mapping[str, Keep], now_ms: int, besides: Registry | None = None
+) -> list[Removal]:
+    """Outputs of the kinds in ``keep`` that may go, the oldest first; ``UsageError`` where the cluster has none.
+
+    ``besides`` is a catalogue whose references do not count: the caller takes the runs out of it before they go.
+    """
     place = storage.join(output, cluster)
     if storage.stat(place) is None:
         raise UsageError(f"{place}: no such directory")
@@ -50,7 +56,7 @@ def prunable(output: str, cluster: str, keep: Mapping[str, Keep], now_ms: int) -
     if "pins" in keep:
         found += _old([_pin(entry) for entry in _pins(place)], keep["pins"], now_ms)
     if "runs" in keep:
-        found += _old_runs(place, keep["runs"], now_ms)
+        found += _old_runs(place, keep["runs"], now_ms, besides)
     return sorted(found, key=lambda removal: (removal.at_ms, removal.paths))
 
 
@@ -67,19 +73,20 @@ def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
     return [item for item in by_age[keep.newest or 0 :] if item.at_ms < oldest_ms]
 
 
-def _old_runs(place: str, keep: Keep, now_ms: int) -> list[Removal]:
+def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> list[Removal]:
     manifests = {run: storage.stat(storage.join(run, MANIFEST)) for run in _runs(place)}
     runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
     old = _old(list(runs.values()), keep, now_ms)
     # Left by a writer, or by a deletion, that was killed. What has no manifest may also still be written.
     left = [removal for path in manifests.keys() - runs.keys() if (removal := _remains(path)) is not None]
     old += _old(left, replace(keep, newest=None), now_ms)
-    staying = set(runs) - {removal.paths[-1] for removal in old}
+    registered = {path for path in runs if is_registered(path, besides=besides)}
+    staying = set(runs) - {removal.paths[-1] for removal in old} | registered
     latest = storage.join(place, LATEST)
     named = {storage.join(place, *files.read_json(latest)["path"].split("/"))} if storage.exists(latest) else set()
     for path in staying | named:
         named |= {storage.join(place, *run) for run in _compared_with(path)}
-    return [removal for removal in old if removal.paths[-1] not in named]
+    return [removal for removal in old if removal.paths[-1] not in named | registered]
 
 
 def _run(path: str, manifest: Entry) -> Removal:

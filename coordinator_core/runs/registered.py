@@ -1,0 +1,51 @@
+"""Notes beside a run of the catalogues that refer to its files, so that nothing removes them.
+
+A note is ``<window>/_catalogs/<run id>/<catalogue>,<namespace>.json``. It names the catalogue, never what opens it.
+"""
+
+from __future__ import annotations
+
+from coordinator_core import files, storage
+from coordinator_core.runs.place import CATALOGS_DIRECTORY, check_component
+
+Registry = tuple[str, str]
+"""Names of a catalogue and of a namespace in it."""
+
+
+def note_registration(run: str, catalog: str, namespace: str) -> None:
+    """Note that the tables of ``namespace`` in ``catalog`` name files of the run at the path ``run``."""
+    directory = _directory(run)
+    storage.make_directory(directory)
+    files.write_json(_note(directory, catalog, namespace), {"catalog": catalog, "namespace": namespace})
+
+
+def forget_registration(run: str, catalog: str, namespace: str) -> None:
+    """Remove the note; none there is fine."""
+    directory = _directory(run)
+    storage.delete(_note(directory, catalog, namespace))
+    if storage.stat(directory) is not None and not storage.list_directory(directory, missing_ok=True):
+        storage.delete(directory)
+
+
+def is_registered(run: str, *, besides: Registry | None = None) -> bool:
+    """Whether a catalogue, other than ``besides``, refers to files of the run."""
+    directory = _directory(run)
+    if storage.stat(directory) is None:
+        return False
+    notes = {entry.path for entry in storage.list_directory(directory, missing_ok=True)}
+    return bool(notes - {_note(directory, *besides)} if besides is not None else notes)
+
+
+def check_names(catalog: str, namespace: str) -> None:
+    """``UsageError`` for names that no file can have."""
+    check_component("catalog", catalog)
+    check_component("namespace", namespace)
+
+
+def _directory(run: str) -> str:
+    window, run_id = storage.split(run)
+    return storage.join(window, CATALOGS_DIRECTORY, run_id)
+
+
+def _note(directory: str, catalog: str, namespace: str) -> str:
+    return storage.join(directory, f"{catalog},{namespace}.json")
