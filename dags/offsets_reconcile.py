@@ -24,6 +24,7 @@ DOC = """
 | `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
 | `report` | writes the report |
 | `metrics` | puts the metrics of the newest run where the cluster file says |
+| `register` | lets the branch `main` of the Iceberg catalogue have the run; the gate moves `audited` |
 | `gate` | fails from the cluster's `fail_on` on, and when tables contradict; else emits `regroup://<cluster>/audited` |
 
 The run itself is never changed. The report lies in `_reports/<run id>/` beside the run. A failed gate is not
@@ -83,6 +84,12 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.metrics(params["cluster"], checked)
 
+        @task(doc_md="Adds the run's tables to those of the cluster's Iceberg catalogue.")
+        def register(requested: Any, *, params: Any) -> Any:
+            from dags.common import reconcile
+
+            return reconcile.register(params["cluster"], requested)
+
         @task(doc_md="Fails when the run must not be used as it is; else emits the asset event.", outlets=[AUDITED])
         def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import reconcile
@@ -95,6 +102,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             return passed
 
         requested = find()
+        register(requested)
         rules = SparkAppOperator.partial(
             task_id="rules",
             app="reconcile",

@@ -66,6 +66,7 @@ PARTS = (
     Part("reports/test_browser.py", "real"),
     Part("monitoring", "real"),
     Part("scale", "full"),
+    Part("runs/test_iceberg.py", "real"),
     Part("bench/test_generator.py", "full"),
     Part("bench/test_rules.py", "full"),
     Part("fold", "fast"),

@@ -8,15 +8,14 @@ import click
 
 from coordinator_core.cli.options import Format, format_option, write_json, write_line
 from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.runs.catalogs import open_tables
 from coordinator_core.runs.read import open_run
 from coordinator_core.untrusted import visible
 
 
 @click.command("register")
 @click.argument("path", metavar="RUN")
-@click.option(
-    "--catalog", required=True, metavar="NAME", help="Catalogue, as pyiceberg's file or environment names it."
-)
+@click.option("--catalog", required=True, metavar="NAME", help="Catalogue, by its name for pyiceberg.")
 @click.option("--namespace", default="regroup", show_default=True, metavar="NAME", help="Namespace of the tables.")
 @click.option(
     "--property",
@@ -50,14 +49,8 @@ def register_command(
         raise UsageError("--remove takes the run out of all branches; leave --branch out")
     properties = dict(map(_property, given))
     run = open_run(path)
-    try:
-        from coordinator_core.runs.iceberg import MAIN, Tables
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyiceberg", "sqlalchemy"):
-            raise
-        raise UsageError("regroup register needs pyiceberg: install the extra regroup[iceberg]") from None
-    with Tables(catalog, namespace, properties) as tables:
-        done = tables.unregister(run) if remove else tables.register(run, branch or MAIN)
+    with open_tables(catalog, namespace, properties) as tables:
+        done = tables.unregister(run) if remove else tables.register(run, branch or "main")
     if output_format is Format.JSON:
         write_json({"run": path, **asdict(done)})
     else:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
-from pyiceberg.expressions import And, EqualTo
+from pyiceberg.expressions import And, BooleanExpression, EqualTo
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -154,6 +154,10 @@ class Tables:
         """Ids of the runs whose files went, ``None`` where there was nothing to do."""
         for _ in range(_ATTEMPTS):
             table = self._table(name)
+            if branch != MAIN and table.current_snapshot() is None:
+                # Iceberg lets no other branch begin before this one. Another process may begin it, too.
+                _committed(table, MAIN, [], [], {})
+                table.refresh()
             there = _entries(table, branch, place)
             old = [entry for uri, entry in there.items() if uri not in wanted]
             new = [_data_file(table, uri, file, place) for uri, file in wanted.items() if uri not in there]
@@ -328,9 +332,14 @@ def _entries(table: Table, branch: str, place: RunPlace) -> dict[str, DataFile]:
     head = table.metadata.snapshot_by_name(branch)
     if head is None:
         return {}
-    window = And(EqualTo("cluster", place.cluster), EqualTo("window_key", place.window))
+    window = And(_is("cluster", place.cluster), _is("window_key", place.window))
     scan = table.scan(row_filter=window, snapshot_id=head.snapshot_id)
     return {task.file.file_path: task.file for task in scan.plan_files()}
+
+
+def _is(column: str, value: str) -> BooleanExpression:
+    # Pydantic's signature, which knows nothing of the names that pyiceberg takes here.
+    return EqualTo(column, value)  # type: ignore[call-arg, arg-type]
 
 
 def _run_id(entry: DataFile) -> str:

@@ -30,6 +30,7 @@ DEFAULT_CONNECTION = "regroup_spark"
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _GATEWAY = r"https?://[^/@\s]+(/[^@\s]*)?"
+_CATALOG = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _RELEASE = r"\d+(\.\d+){1,3}"
 
 
@@ -216,6 +217,13 @@ class MetricsSettings(_Section):
         return self
 
 
+class IcebergSettings(_Section):
+    """Catalogue in which runs of a cluster are registered; how it is opened stands in pyiceberg's configuration."""
+
+    catalog: Annotated[str, Field(pattern=_CATALOG)]
+    namespace: Annotated[str, Field(pattern=_CATALOG)] = "regroup"
+
+
 class Defaults(_Section):
     """Keys of a cluster, for every cluster that does not say otherwise."""
 
@@ -244,6 +252,8 @@ class Defaults(_Section):
     """Without it they lie beside the report alone."""
     lineage: bool = False
     """OpenLineage events lie beside the report."""
+    iceberg: IcebergSettings | None = None
+    """Without it runs are registered in no catalogue."""
     drill: DrillSettings | None = None
     """Without it no drill is done on the cluster."""
     restore: RestoreSettings | None = None

@@ -69,8 +69,26 @@ def remove(found: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
         going = [removal for removal in _prunable(params, found["now_ms"]) if removal.paths[-1] in approved]
         for removal in going:
             log.info("deleting %s", removal.paths[-1])
+        _unregister(params["cluster"], [removal.paths[-1] for removal in going if removal.kind == "runs"])
         prune(going)
     return {"deleted": len(going), "kept": len(approved) - len(going)}
+
+
+def _unregister(cluster_name: str, paths: list[str]) -> None:
+    """Takes runs out of the cluster's catalogue, whose readers would not find their files."""
+    settings = load_clusters().clusters[cluster_name].iceberg
+    if settings is None:
+        return
+    from coordinator_core.runs.read import is_run, open_run
+    from coordinator_core.runs.registered import is_registered
+
+    registered = [path for path in paths if is_run(path) and is_registered(path)]
+    if registered:
+        from coordinator_core.runs.catalogs import open_tables
+
+        with open_tables(settings.catalog, settings.namespace, {}) as tables:
+            for path in registered:
+                tables.unregister(open_run(path))
 
 
 def _prunable(params: Mapping[str, Any], now_ms: int) -> list[Removal]:
@@ -81,4 +99,5 @@ def _prunable(params: Mapping[str, Any], now_ms: int) -> list[Removal]:
         from coordinator_core.runs.prune import KINDS, Keep, prunable
 
         keep = Keep(params["keep"], params["keep_days"])
-        return prunable(cluster.output, cluster.name, dict.fromkeys(KINDS, keep), now_ms)
+        besides = None if cluster.iceberg is None else (cluster.iceberg.catalog, cluster.iceberg.namespace)
+        return prunable(cluster.output, cluster.name, dict.fromkeys(KINDS, keep), now_ms, besides)

@@ -236,10 +236,34 @@ def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
     return places
 
 
+def register(cluster_name: str, requested: Sequence[Request]) -> list[str]:
+    """Lets the branch ``main`` of the cluster's catalogue have these runs, whatever is found of them; their paths."""
+    if load_clusters().clusters[cluster_name].iceberg is None:
+        raise AirflowSkipException("the cluster file names no catalogue")
+    runs = [one["run"] for one in requested]
+    _registered(cluster_name, runs, "main")
+    return runs
+
+
+def _registered(cluster_name: str, runs: Sequence[str], branch: str) -> None:
+    settings = load_clusters().clusters[cluster_name].iceberg
+    if settings is None or not runs:
+        return
+    with final_errors():
+        from coordinator_core.runs.catalogs import open_tables
+        from coordinator_core.runs.read import open_run
+
+        with open_tables(settings.catalog, settings.namespace, {}) as tables:
+            for run in runs:
+                done = tables.register(open_run(run), branch)
+                log.info("catalogue  %s.%s, branch %s", done.catalog, done.namespace, branch)
+
+
 def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
     """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
 
-    With ``gate_latest`` of the cluster, what goes through becomes the latest run.
+    With ``gate_latest`` of the cluster, what goes through becomes the latest run; where the cluster file names a
+    catalogue, its branch ``audited`` has it.
     """
     for one, tables in zip(checked, expected, strict=True):
         log.info("run        %s", one["run"])
@@ -261,6 +285,7 @@ def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mappi
     if load_clusters().clusters[cluster_name].gate_latest:
         for one in checked:
             log.info("latest     %s", "this run" if _promoted(one["run"]) else "one with a later now")
+    _registered(cluster_name, [one["run"] for one in checked], "audited")
     return list(checked)
 
 

@@ -62,6 +62,11 @@ TEXTS = {
     "verify": ["verify", "LOG"],
     "compact": ["compact", "LOG", "--output", "OUT", *NOW],
     "replay": ["replay", "LOG", "--output", "OUT", "--cluster", "c", *NOW],
+    "register": [
+        *("register", "RUN", "--catalog", "evil", "--remove", "--property", "uri=sqlite:///:memory:"),
+    ],
+    "no such catalogue": ["register", "RUN", "--catalog", EVIL["row"]],
+    "no such property": ["register", "RUN", "--catalog", "evil", "--property", f"{EVIL['row']}token=x"],
     "prune": ["prune", "OUTPUT", "--cluster", "c", "--keep", "1"],
     "loads": ["loads", "LOG"],
     "rescue": ["rescue", "LOG", *NOW],

@@ -13,6 +13,7 @@ import yaml
 from dags.common.cluster_model import (
     CompactionSettings,
     DrillSettings,
+    IcebergSettings,
     MetricsSettings,
     RestoreSettings,
     SparkSettings,
@@ -92,6 +93,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               approval_hours: 2
             restore: {connection: eu, approval_hours: 3}
             lineage: true
+            iceberg: {catalog: lake}
             metrics: {textfile: textfile, pushgateway: "https://gateway:9091/push"}
         """,
     )
@@ -142,6 +144,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             ),
             restore=RestoreSettings(connection="eu", approval_hours=3),
             lineage=True,
+            iceberg=IcebergSettings(catalog="lake", namespace="regroup"),
             metrics=MetricsSettings(textfile=f"{tmp_path}/data/textfile", pushgateway="https://gateway:9091/push"),
         )
     }
@@ -149,7 +152,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
 
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    kinds = (Cluster, CompactionSettings, DrillSettings, MetricsSettings, SparkSettings)
+    kinds = (Cluster, CompactionSettings, DrillSettings, IcebergSettings, MetricsSettings, SparkSettings)
     keys = {field for kind in kinds for field in kind.model_fields} - {"name"}
     assert sorted(key for key in keys if f"`{key}`" not in manual) == []
 

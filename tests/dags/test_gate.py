@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import RegroupError
-from dags.common import reconcile
+from dags.common import maintain, reconcile
 from dags.common.clusters import CLUSTERS_ENV
 from tests.log.builders import NOW_MS
 from tests.rules.logs import HEALTHY, one
@@ -27,6 +29,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}}}\n"
         f"  plain: {{source: log, output: {tmp_path / 'runs'}, gate_latest: false}}\n"
         f"  watched: {{source: log, output: {tmp_path / 'runs'}, metrics: {{textfile: textfile}}}}\n"
+        f"  listed: {{source: log, output: {tmp_path / 'runs'}, iceberg: {{catalog: lake}}}}\n"
         f"  gone: {{source: log, output: {tmp_path / 'nothing'}}}\n"
         f"  pushed: {{source: log, output: {tmp_path / 'runs'}, metrics: {{pushgateway: 'http://127.0.0.1:1'}}}}\n"
     )
@@ -67,6 +70,33 @@ def test_what_closes_the_gate_does_not_become_the_latest_run(
     with pytest.raises(AirflowFailException, match=said):
         reconcile.gate("c", [checked | {"failed": failed}], [EXPECTED | expected])
     assert not latest(checked).exists()
+
+
+@pytest.mark.real
+def test_the_gate_moves_the_audited_branch(
+    checked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    # pyiceberg reads the environment when it is imported, and then no more.
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+
+    def runs_of(branch: str) -> list[str]:
+        table = load_catalog("lake").load_table("regroup.groups")
+        return table.scan().use_ref(branch).to_arrow()["run_id"].to_pylist() if branch in table.refs() else []
+
+    assert reconcile.register("listed", [checked]) == [checked["run"]]
+    with pytest.raises(AirflowFailException, match="the gate is closed"):
+        reconcile.gate("listed", [checked | {"failed": True}], [EXPECTED])
+    assert set(runs_of("main")) == {"r"}
+    assert runs_of("audited") == []
+    assert reconcile.gate("listed", [checked], [EXPECTED]) == [checked]
+    assert set(runs_of("audited")) == {"r"}
+    with pytest.raises(AirflowSkipException, match="names no catalogue"):
+        reconcile.register("plain", [checked])
+    # What was approved to go is taken out of the catalogue first.
+    maintain._unregister("listed", [checked["run"]])
+    assert runs_of("main") == runs_of("audited") == []
 
 
 def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp_path: Path) -> None:

@@ -174,11 +174,12 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
         dag = parsed["dags"][f"offsets_reconcile_{name}"]
         assert f"regroup://{name}/offsets" in dag["schedule"]
         assert {task: found["downstream"] for task, found in dag["tasks"].items()} == {
-            "find": ["expectations", "report", "rules"],
+            "find": ["expectations", "register", "report", "rules"],
             "rules": ["expectations"],
             "expectations": ["gate", "report"],
             "report": ["gate", "metrics"],
             "metrics": [],
+            "register": [],
             "gate": [],
         }
         assert dag["params"]["cluster"]["value"] == name
