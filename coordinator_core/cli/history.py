@@ -8,7 +8,7 @@ from coordinator_core.cli.options import ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import configured_retention_ms, offsets_retention_option
 from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.errors import Damage
-from coordinator_core.history.table import history_tables
+from coordinator_core.history.parts import history_tables
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.history_file import write_history

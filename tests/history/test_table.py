@@ -18,9 +18,10 @@ from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions
 from coordinator_core.history.origins import settle_origins
+from coordinator_core.history.parts import history_tables
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.table import HISTORY, _requests, history_tables
+from coordinator_core.history.table import HISTORY, _requests
 from coordinator_core.history.taking import take_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
