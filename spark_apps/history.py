@@ -128,7 +128,8 @@ def execute(arguments: argparse.Namespace) -> None:
             },
         )
     told = {name: value for name, value in document.items() if name not in ("files", "proofs", "versions")}
-    print(json.dumps({"history": output, **told}, ensure_ascii=False), flush=True)
+    # Group ids may be anything: as ASCII no terminal obeys them.
+    print(json.dumps({"history": output, **told}), flush=True)
     session.close()
 
 
@@ -181,7 +182,7 @@ def write_in_tasks(
         (answer.records[log.offsets_partition], Again(log, answer.special, lessons))
         for work, answer in zip(works, answers, strict=True)
         for log in work
-        if answer.records.get(log.offsets_partition)
+        if log.offsets_partition in answer.records
     ]
     again.sort(key=lambda item: -item[0])
     judged = in_tasks(context, partial(judge_partition, rules=rules), [item for _, item in again])

@@ -41,8 +41,9 @@ class Answer:
     """Answer of a task.
 
     ``parts`` are the files with its rows; ``lessons`` and ``special`` files with what its partitions tell, and with
-    their groups that have to be read again. ``records`` counts, by offset partition, the records of those of them that
-    are asked for. ``damage`` is what was read past, ``failures`` why a partition cannot be read.
+    their groups that have to be read again. ``records`` counts, by offsets partition, the records of those of them that
+    are asked for; partitions without such groups are not there. ``damage`` is what was read past, ``failures`` why a
+    partition cannot be read.
     """
 
     parts: list[PartFile] = field(default_factory=list)
@@ -71,7 +72,9 @@ def take_partitions(logs: Sequence[PartitionLog], rules: HistoryTask) -> Answer:
                 answer.parts.append(part)
             if taken.special:
                 special[number] = dict(taken.special)
-                answer.records[number] = sum(rules.asked.wanted(taken.special).values())
+                wanted = rules.asked.wanted(taken.special)
+                # A group that has only committed in transactions counts none.
+                answer.records |= {number: sum(wanted.values())} if wanted else {}
             if damage:
                 answer.damage[number] = damage
     if not answer.failures:

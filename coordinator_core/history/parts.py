@@ -71,32 +71,6 @@ class Part(NamedTuple):
     table: pa.Table
 
 
-def history_tables(
-    snapshot: Snapshot,
-    profile: Profile,
-    *,
-    groups: Iterable[str] | None = None,
-    retention_ms: int | None = None,
-    transactional_ids: Mapping[int, str] | None = None,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage],
-    portion_rows: int = _PORTION_ROWS,
-    special_records: int = _SPECIAL_RECORDS,
-) -> Iterator[pa.Table]:
-    """The rows of ``groups`` (``None``: all), see :func:`history_parts`; arguments are the fields of :class:`Asked`."""
-    asked = Asked(
-        profile,
-        snapshot.topic_names,
-        on_damage,
-        None if groups is None else frozenset(groups),
-        retention_ms,
-        transactional_ids or {},
-        portion_rows,
-        special_records,
-    )
-    return (part.table for part in history_parts(snapshot, asked, damage))
-
-
 def history_parts(snapshot: Snapshot, asked: Asked, damage: list[Damage]) -> Iterator[Part]:
     """The rows of the groups asked for, of the schema :data:`~coordinator_core.history.table.HISTORY`.
 

@@ -1,7 +1,7 @@
 """The table ``history`` as a directory: Parquet files that tasks have written, and a document that makes them count.
 
-``<directory>/part-<offsets partition>-<part>-<digits>.parquet``, then ``history.json``. Where the table is one of a
-run, the directory is ``<output>/<cluster>/<window>/_history/<run id>/<id>``: the run itself is never written into.
+``<directory>/history/part-<offsets partition>-<part>-<digits>.parquet``, then ``history.json``. Where the table is one
+of a run, the directory is ``<output>/<cluster>/<window>/_history/<run id>/<id>``: the run itself is never written into.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coordinator_core.runs.place import HISTORY_DIRECTORY, check_output_outside
 from coordinator_core.runs.proof import FileProof, open_parquet, parsing, proof_of
 from coordinator_core.runs.publish import STAGING, versions
 
-DOCUMENT = "history.json"
+TABLE, DOCUMENT = "history", "history.json"
 HISTORY_VERSION = 1
 """Goes up when a column or a field of the document changes its meaning or disappears."""
 
@@ -56,8 +56,9 @@ def write_part(directory: str, offsets_partition: int, number: int, tables: Iter
         for piece in parquet_pieces(_digested(first, tables, digest)):
             file.write(piece)
     proof = proof_of(staged)
-    files.move(staged, storage.join(directory, name))
-    return PartFile(offsets_partition, number, name, digest.rows, digest.hexdigest(), proof)
+    storage.make_directory(storage.join(directory, TABLE), parents=False)
+    files.move(staged, storage.join(directory, TABLE, name))
+    return PartFile(offsets_partition, number, f"{TABLE}/{name}", digest.rows, digest.hexdigest(), proof)
 
 
 def _digested(first: pa.Table, others: Iterator[pa.Table], digest: PartDigest) -> Iterator[pa.Table]:
@@ -112,8 +113,8 @@ class HistoryWriter:
         # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
         storage.delete_while_written(self.staging_path)
         listed = {part.name for part in parts}
-        for entry in storage.list_directory(self.directory):
-            if entry.name not in listed:
+        for entry in storage.list_directory(storage.join(self.directory, TABLE)):
+            if f"{TABLE}/{entry.name}" not in listed:
                 storage.delete(entry.path)
         document = {
             "regroup_version": __version__,
