@@ -94,7 +94,11 @@ class HistoryWriter:
         self._committed = False
 
     def __enter__(self) -> Self:
-        storage.make_directory(self.staging_path)
+        try:
+            storage.make_directory(self.staging_path)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
