@@ -46,7 +46,7 @@ def read(
         damage=damage,
         passes=passes,
     )
-    return found, deletions._instants, damage
+    return found, deletions.instants, damage
 
 
 def check_passes(snapshot: Snapshot, profile: Profile, on_damage: OnDamage = OnDamage.SALVAGE) -> None:
