@@ -74,6 +74,10 @@ _LOADED_TRANSACTIONS = (
 T = TypeVar("T")
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def wait_for(what: str, probe: Callable[[], T | None], seconds: float = START_SECONDS) -> T:
     """The first result of ``probe`` that is neither ``None`` nor ``False``."""
     deadline = time.monotonic() + seconds
