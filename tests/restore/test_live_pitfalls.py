@@ -293,8 +293,13 @@ def test_a_quota_makes_it_slower_and_no_less_true(place: Place, tmp_path: Path) 
     set_quota(place.admin, 0.1)
     try:
         with Watched(client_settings(place.broker.bootstrap, {})) as client:
+
+            def is_throttled() -> bool:
+                client.brokers()
+                return client.throttled_ms > 0
+
             # Brokers hear of a quota after the client that set it.
-            wait_for("the quota", lambda: bool(client.brokers() and client.throttled_ms))
+            wait_for("the quota", is_throttled)
             client.throttled_ms = 0
             _, results = apply_plan(client, plan, directory, ApplyOptions())
             assert client.throttled_ms > 0
