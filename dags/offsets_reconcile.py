@@ -22,6 +22,7 @@ DOC = """
 | `find` | says which run to look at, and which came before: that of the form, the new one, the newest |
 | `rules` | evaluates the rules in Spark and publishes the findings beside the run |
 | `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
+| `histories`, `history` | with `history` in the form: writes the table `history` of the run's log in Spark |
 | `report` | writes the report |
 | `metrics` | puts the metrics of the newest run where the cluster file says |
 | `register` | lets the branch `main` of the Iceberg catalogue have the run; the gate moves `audited` |
@@ -40,6 +41,15 @@ def params(names: list[str]) -> dict[str, Param]:
         "cluster": cluster_param(names),
         "run": optional(
             "string", "Run", "Path or URI of a published run. Default: what was just published, or the newest."
+        ),
+        "history": Param(
+            False,
+            type="boolean",
+            title="History",
+            description="Write the table history of the run's log beside the run: each value of each committed offset.",
+        ),
+        "history_groups": optional(
+            "string", "Groups of the history", "Group ids, one a line. Default: all groups.", format="multiline"
         ),
     }
 
@@ -65,6 +75,12 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             events = [event for found in triggering_asset_events.values() for event in found]
             return reconcile.requests(params["cluster"], reconcile.runs_to_check(params, events))
+
+        @task(doc_md="Says of which runs the table history is written: of none unless the form asks for it.")
+        def histories(requested: Any, *, params: Any) -> Any:
+            from dags.common import reconcile
+
+            return reconcile.histories(params["cluster"], requested, params)
 
         @task(doc_md="Evaluates the Great Expectations suites and writes Data Docs.")
         def expectations(requested: Any) -> Any:
@@ -109,6 +125,11 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             has_run_id=False,
             doc_md="Evaluates the rules in Spark and publishes the findings; one task for each run.",
         ).expand(application_args=requested.map(lambda one: one["args"]))
+        SparkAppOperator.partial(
+            task_id="history",
+            app="history",
+            doc_md="Writes the table history in Spark and publishes it; one task for each run.",
+        ).expand(application_args=histories(requested))
         expected = expectations(requested)
         rules >> expected
         checked = report(requested, expected)

@@ -100,6 +100,7 @@ PARTS = (
     Part("cluster/test_settings.py", "fast"),
     Part("spark/test_packing.py", "fast"),
     Part("spark/test_tasks.py", "fast"),
+    Part("spark/test_history_tasks.py", "fast"),
     Part("groups", "fast"),
     Part("history", "fast"),
     Part("kernels", "fast"),

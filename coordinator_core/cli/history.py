@@ -2,34 +2,65 @@
 
 from __future__ import annotations
 
-import click
+from collections.abc import Iterator
 
-from coordinator_core.cli.options import ReplayOptions, note, replay_options
-from coordinator_core.cli.retention import configured_retention_ms, offsets_retention_option
-from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
+import click
+import pyarrow as pa
+
+from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
+from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.source import (
+    found_beside,
+    log_of,
+    open_snapshot,
+    refuse_other_rules,
+    run_spark_app,
+    warn_about_damage,
+)
 from coordinator_core.errors import Damage
-from coordinator_core.history.table import history_tables
+from coordinator_core.history.digest import HistoryDigest
+from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.history_file import write_history
-from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.place import check_output_outside, source_directories
+from coordinator_core.runs.read import is_one_run
 
 
 @click.command("history")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
-@click.option("--output", required=True, metavar="FILE", help="Parquet file to write; an older one is replaced.")
+@click.option(
+    "--output",
+    required=True,
+    metavar="FILE|DIR",
+    help="Parquet file to write; an older one is replaced. With --engine spark a new directory of such files.",
+)
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only rows of this group (repeatable).")
+@click.option("--digest", "with_digest", is_flag=True, help="Tell the digest of the rows, too, as --engine spark does.")
 @offsets_retention_option
 @replay_options
 def history_command(
-    paths: tuple[str, ...], output: str, offsets_retention_ms: int | None, options: ReplayOptions
+    paths: tuple[str, ...],
+    output: str,
+    groups: tuple[str, ...],
+    with_digest: bool,
+    offsets_retention_ms: int | None,
+    options: ReplayOptions,
 ) -> None:
     """Write the table ``history`` of all groups: every value of every offset key, how long it was valid, who committed
     it, and what ended it.
 
     Of a RUN, the logs that it was made from are read again.
     """
+    if options.engine is Engine.SPARK:
+        arguments = _arguments(paths, output, groups, offsets_retention_ms, options)
+        told = run_spark_app("history", options.master, arguments)
+        warn_about_damage([Damage(**entry) for entry in told["damage"]], options.on_damage)
+        _told(told["rows"], told["history"], told["hash"])
+        return
     keep_freed_memory()
     beside = found_beside(paths)
     paths, options = log_of(paths, options)
@@ -38,14 +69,49 @@ def history_command(
     check_output_outside(output, source_directories(snapshot))
     topics = None if beside.topics is None else read_topics(beside.topics)
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
-    tables = history_tables(
-        snapshot,
+    asked = Asked(
         profile,
-        retention_ms=offsets_retention_ms or configured_retention_ms(topics),
-        transactional_ids=read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
-        on_damage=options.on_damage,
-        damage=damage,
+        snapshot.topic_names,
+        options.on_damage,
+        frozenset(groups) or None,
+        offsets_retention_ms or configured_retention_ms(topics),
+        read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
     )
-    rows = write_history(output, tables)
+    digest = HistoryDigest() if with_digest else None
+
+    def tables() -> Iterator[pa.Table]:
+        for part in history_parts(snapshot, asked, damage):
+            if digest is not None:
+                digest.update(part)
+            yield part.table
+
+    rows = write_history(output, tables())
     warn_about_damage(damage, options.on_damage)
+    _told(rows, output, None if digest is None else digest.hexdigest())
+
+
+def _told(rows: int, output: str, digest: str | None) -> None:
     note(f"regroup: {rows:,} rows of the table history are in {output}")
+    if digest is not None:
+        note(f"regroup: digest of the rows {digest}")
+
+
+def _arguments(
+    paths: tuple[str, ...],
+    output: str,
+    groups: tuple[str, ...],
+    offsets_retention_ms: int | None,
+    options: ReplayOptions,
+) -> list[str]:
+    """Arguments of the Spark application."""
+    found = ["--run", paths[0]] if is_one_run(paths) else ["--snapshot", *paths]
+    found += ["--output", output]
+    for group in groups:
+        found += [f"--group={group}"]
+    if offsets_retention_ms is not None:
+        found += ["--offsets-retention-ms", str(offsets_retention_ms)]
+    if options.profile is not None:
+        found += ["--kafka-version", str(options.profile.release), "--coordinator", options.profile.coordinator]
+    if options.on_damage is not OnDamage.FAIL:
+        found.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
+    return found

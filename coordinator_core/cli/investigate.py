@@ -17,7 +17,7 @@ from coordinator_core.cli.options import (
     topics_option,
     write_pieces,
 )
-from coordinator_core.cli.retention import configured_retention_ms, offsets_retention_option
+from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -27,7 +27,7 @@ from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.topology import load_topology
 

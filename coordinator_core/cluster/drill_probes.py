@@ -190,6 +190,9 @@ class _State:
 
     In doubt about that it commits beside it: an acknowledged commit shows that the coordinator has
     heard of the high watermark, and one to the same place would hide a loss.
+
+    A commit that was given up may still be carried out, from a connection that the broker has not read to its end: also
+    behind later ones, whose place it then takes.
     """
 
     def __init__(self, client: Client, canary: Canary, note: Note) -> None:
@@ -200,6 +203,8 @@ class _State:
         self._note = note
         self._coordinator: int | None = None
         self._offset = 0
+        self._given_up: set[int] = set()
+        """Offsets of commits that got no answer."""
         self._known = Known(canary.group_id, {}, note)
         # Another partition that exists.
         self._beside = canary.offsets_partition - 1 if canary.offsets_partition else 1
@@ -271,17 +276,22 @@ class _State:
             committed_leader_epoch=-1,
             committed_metadata="",
         )
-        answer = self._ask(
-            lambda: OffsetCommitRequest(
-                group_id=self.canary.group_id,
-                generation_id_or_member_epoch=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=[kind(name=OFFSETS_TOPIC, partitions=[partition])],
-                max_version=_COMMIT_VERSION,
-            ),
-            broker,
-        )
+        try:
+            answer = self._ask(
+                lambda: OffsetCommitRequest(
+                    group_id=self.canary.group_id,
+                    generation_id_or_member_epoch=-1,
+                    member_id="",
+                    group_instance_id=None,
+                    topics=[kind(name=OFFSETS_TOPIC, partitions=[partition])],
+                    max_version=_COMMIT_VERSION,
+                ),
+                broker,
+            )
+        except ClusterError:
+            if place == self.canary.offsets_partition:
+                self._given_up.add(self._offset)
+            raise
         code = answer.topics[0].partitions[0].error_code
         if not code and in_doubt:
             self._heard = broker
@@ -308,6 +318,9 @@ class _State:
         found = answer.topics[0].partitions[0]
         if not found.error_code and broker is not None:
             answered = {(OFFSETS_TOPIC, partition): found.committed_offset}
+            if found.committed_offset in self._given_up:
+                # Nothing is lost: what was acknowledged has been overtaken.
+                self._known.offsets |= answered
             self._known.compare(broker, answered, heard=self._heard == broker)
             if not self._known.in_doubt:
                 self._heard = None

@@ -43,7 +43,8 @@ class ObservedPartition:
 
     ``outage_ms`` holds the longest time in which the canary was not served: at least between the answers that
     say so, at most between those before and after. ``lost_records`` counts offsets that the pinned log had
-    and the new leader's has not, ``canary_commits`` how many commits of our own may be among them.
+    and the new leader's has not, ``canary_commits`` how many commits of our own, answered or not, may be among
+    them.
     ``slowest_commit_ms`` is how long a commit of the canary took after the fault, at most, well or not.
     """
 
@@ -149,9 +150,7 @@ def _partitions(events: Sequence[Event], fault_at: int | None, until: int) -> li
                 outage_ms=_outage(mine, fault_at, until),
                 lost_records=None if log is None else log["pinned_end_offset"] - log["shared_end_offset"],
                 canary_commits=sum(
-                    event["api"] == "OffsetCommit" and event["answer"] == _SERVED
-                    for event in mine
-                    if fault_at is None or event["at_ms"] <= fault_at
+                    event["api"] == "OffsetCommit" for event in mine if fault_at is None or event["at_ms"] <= fault_at
                 ),
                 slowest_commit_ms=max(
                     (

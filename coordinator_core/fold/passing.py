@@ -20,11 +20,13 @@ from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.legacy import LOG_OVERHEAD
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, read_partition, read_records
+from coordinator_core.log.reader import OnDamage, Passes, read_partition, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.records.wire import decode_utf8
 
 _Found = TypeVar("_Found", bound=tuple[Any, ...])
 
+_REPLACEMENT = "\ufffd"
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
 
@@ -41,14 +43,17 @@ class Chosen:
 
     def __init__(self, groups: Collection[str] | Portion) -> None:
         self.portion = groups if isinstance(groups, Portion) else Portion(0, 0)
-        self.prefixes = frozenset() if isinstance(groups, Portion) else frozenset(_prefix(one) for one in groups)
+        ids = () if isinstance(groups, Portion) else groups
+        self.prefixes = frozenset(_prefix(one) for one in ids)
+        self.replaced = frozenset(one for one in ids if _REPLACEMENT in one)
+        """Group ids that may stand for other bytes, too: what is no UTF-8 is read as U+FFFD."""
 
     def __contains__(self, key: object) -> bool:
         """Whether records with these key bytes are wanted."""
         assert isinstance(key, bytes)
         prefix = key[2 : 4 + int.from_bytes(key[2:4], "big")]
         if not self.portion.of:
-            return prefix in self.prefixes
+            return prefix in self.prefixes or (bool(self.replaced) and decode_utf8(prefix[2:]) in self.replaced)
         # No key but a whole one belongs to a group.
         return len(prefix) > 1 and portion_of(np.frombuffer(prefix, np.uint8), 0, len(prefix), self.portion.of) == (
             self.portion.number
@@ -63,9 +68,10 @@ def _prefix(group_id: str) -> bytes:
 class Passing:
     """One offsets partition without the batches of magic 2 that have no record of ``groups``, wanted otherwise.
 
-    Never passed are control batches, the first batch of a codec or leader epoch, batches from ``end_offset`` on, those
-    of more than ``most_batch_bytes``, and what takes a closer look. What was passed is in ``passage``; who reads takes
-    it from there.
+    None is passed where the id of a group has a U+FFFD: the kernel compares bytes. Never passed are control batches,
+    the first batch of a codec or leader epoch, batches from ``end_offset`` on, those of more than
+    ``most_batch_bytes``, and what takes a closer look. What was passed is in ``passage``; who reads takes it from
+    there.
     """
 
     def __init__(
@@ -95,13 +101,16 @@ class Passing:
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage], reads: Reads = segment_bytes
     ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
         """Batches that were not passed, with their records, as ``read_records`` yields them; raises as it does."""
-        return self._noted(read_records(log, on_damage=on_damage, damage=damage, passes=self._pass, reads=reads))
+        return self._noted(read_records(log, on_damage=on_damage, damage=damage, passes=self._passes(), reads=reads))
 
     def batches(
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
     ) -> Iterator[tuple[SegmentFile, Batch]]:
         """The same without the records, as ``read_partition`` yields them."""
-        return self._noted(read_partition(log, on_damage=on_damage, damage=damage, passes=self._pass))
+        return self._noted(read_partition(log, on_damage=on_damage, damage=damage, passes=self._passes()))
+
+    def _passes(self) -> Passes | None:
+        return None if self.chosen.replaced else self._pass
 
     def _noted(self, found: Iterable[_Found]) -> Iterator[_Found]:
         passage = self.passage

@@ -7,10 +7,11 @@ beside it, what else went in the same second, and whether the group lived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator_core.groups.model import GroupType
+from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
 from coordinator_core.history.model import (
     Certainty,
     Change,
@@ -20,13 +21,10 @@ from coordinator_core.history.model import (
     EndKind,
     GroupHistory,
     Removal,
-    stretches,
 )
 from coordinator_core.history.read import ONE_ACT_MS
 from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSweep
 
-SHORTEST_RETENTION_MS = 60_000
-"""``offsets.retention.minutes`` is at least 1."""
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
 _ALIKE = 0.1
@@ -37,13 +35,15 @@ _ONE_SWEEP_MS = 250
 class Judge:
     """Judges removals of one cluster; ``retention_ms`` is ``offsets.retention.minutes`` where it is known."""
 
-    def __init__(self, profile: Profile, deletions: Deletions, *, retention_ms: int | None = None) -> None:
+    def __init__(
+        self, profile: Profile, deletions: Deletions, *, retention_ms: int | None = None, lessons: Lessons | None = None
+    ) -> None:
+        """``lessons`` are what was learned before, of which ``deletions`` may be a part."""
         self._profile = profile
         self._deletions = deletions
         self._configured = retention_ms
-        self._ages: list[tuple[int, str]] = []
+        self._lessons = lessons or Lessons()
         self._sweeps: dict[tuple[int, int], set[str]] = {}
-        self._topics: dict[str, list[tuple[int, int | None]]] = {}
 
     def judge(self, groups: Iterable[GroupHistory]) -> None:
         """Set the cause of every removal and of every end of a group."""
@@ -66,29 +66,20 @@ class Judge:
     def learn(self, groups: Iterable[GroupHistory]) -> None:
         """Take in what all groups tell about each other; :func:`~coordinator_core.history.model.outline` will do."""
         groups = list(groups)
-        for group in groups:
-            for key, versions in group.versions.items():
-                times = ((one[0].valid_from.timestamp_ms, one[-1].gone_ms) for one in stretches(versions))
-                self._topics.setdefault(key.topic, []).extend(times)
-        acts = [(group, act) for group in groups for act in _acts(group.removals)]
-        for group, act in acts:
-            age = _sweep_age(act)
-            if age is not None:
-                self._ages.append((age, group.group_id))
-        for _, act in acts:
+        self._lessons.learn(groups)
+        self.find_sweeps(groups)
+
+    def find_sweeps(self, groups: Iterable[GroupHistory]) -> None:
+        """Find the sweeps in offsets partitions of which these are all groups, once everything is learned."""
+        for act in [act for group in groups for act in acts_of(group.removals)]:
             expiry = self._expiry(act, act[0])
             if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
                 self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
 
-    def learn_standing(self, since_ms: Mapping[str, int]) -> None:
-        """Take in of groups that lost nothing, by topic: since when an offset of it stands, the earliest time."""
-        for topic, time in since_ms.items():
-            self._topics.setdefault(topic, []).append((time, None))
-
     def decide(self, groups: Iterable[GroupHistory]) -> None:
         """Set the causes in groups that were learned from."""
         for group in groups:
-            for act in _acts(group.removals):
+            for act in acts_of(group.removals):
                 self._act(group, act)
             # The end of a group is told from that of its offsets.
             for at, change in enumerate(group.changes):
@@ -172,10 +163,10 @@ class Judge:
         why = f"{_since(removal)} {_span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
-        least = _sweep_age(act)
+        least = sweep_age(act)
         alike = {
             group_id
-            for other, group_id in self._ages
+            for other, group_id in self._lessons.ages
             if least is not None and group_id != removal.offset_key.group_id and abs(other - least) <= least * _ALIKE
         }
         if alike:
@@ -259,7 +250,7 @@ class Judge:
         """Whether offsets of the topic were there before ``now_ms``, and a second after."""
         return any(
             since_ms < now_ms and (gone_ms is None or gone_ms > now_ms + 1000)
-            for since_ms, gone_ms in self._topics.get(topic, ())
+            for since_ms, gone_ms in self._lessons.topics.get(topic, ())
         )
 
     def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
@@ -304,26 +295,8 @@ class Judge:
         return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, others=others)
 
 
-def _acts(removals: Sequence[Removal]) -> list[list[Removal]]:
-    """Removals of one group that belong together."""
-    acts: list[list[Removal]] = []
-    for removal in removals:
-        if acts and removal.place.timestamp_ms - acts[-1][-1].place.timestamp_ms <= ONE_ACT_MS:
-            acts[-1].append(removal)
-        else:
-            acts.append([removal])
-    return acts
-
-
 def _moment(removal: Removal) -> tuple[int, int]:
     return removal.place.offsets_partition, removal.place.timestamp_ms // ONE_ACT_MS
-
-
-def _sweep_age(act: Sequence[Removal]) -> int | None:
-    """The age of the youngest offset that went, if all could have expired by age."""
-    ages = [removal.age_ms for removal in act if removal.expired_ms_ago is None]
-    known = [age for age in ages if age is not None and age >= SHORTEST_RETENTION_MS]
-    return min(known) if known and len(known) == len(ages) else None
 
 
 def _since(removal: Removal) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
@@ -348,10 +348,11 @@ class PartitionHistory:
 
 @dataclass(slots=True)
 class Instant:
-    """Deletions anywhere at one time. Names are kept up to a few, the count is of all."""
+    """Deletions anywhere at one time. Names are kept up to a few, in the order in which they came; the count is of
+    all."""
 
-    groups: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
+    groups: dict[str, None] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
     tombstones: int = 0
 
 
@@ -363,15 +364,25 @@ class Deletions:
     """Times are told apart down to so many milliseconds."""
 
     def __init__(self) -> None:
-        self._instants: dict[int, Instant] = {}
+        self.instants: dict[int, Instant] = {}
+        """By time in units of :data:`STEP_MS`."""
 
     def add(self, timestamp_ms: int, group_id: str, topic: str | None) -> None:
-        instant = self._instants.setdefault(timestamp_ms // self.STEP_MS, Instant())
-        instant.tombstones += 1
-        if len(instant.groups) < self._NAMES:
-            instant.groups.add(group_id)
-        if topic is not None and len(instant.topics) < self._NAMES:
-            instant.topics.add(topic)
+        self.note(timestamp_ms // self.STEP_MS, 1, (group_id,), () if topic is None else (topic,))
+
+    def note(self, at: int, tombstones: int, groups: Iterable[str], topics: Iterable[str]) -> None:
+        """Add deletions at a time, in units of :data:`STEP_MS`."""
+        instant = self.instants.setdefault(at, Instant())
+        instant.tombstones += tombstones
+        for known, names in ((instant.groups, groups), (instant.topics, topics)):
+            for name in names:
+                if len(known) < self._NAMES:
+                    known[name] = None
+
+    def take(self, later: Deletions) -> None:
+        """Add what was noted of offsets partitions behind those of this one: the result is that of one reading."""
+        for at, instant in later.instants.items():
+            self.note(at, instant.tombstones, instant.groups, instant.topics)
 
     def around(self, timestamp_ms: int, within_ms: int = STEP_MS) -> Instant:
         """Deletions at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
@@ -379,7 +390,7 @@ class Deletions:
         at = timestamp_ms // self.STEP_MS
         reach = within_ms // self.STEP_MS
         for near in range(at - reach, at + reach + 1):
-            instant = self._instants.get(near)
+            instant = self.instants.get(near)
             if instant is not None:
                 found.groups |= instant.groups
                 found.topics |= instant.topics

@@ -1,30 +1,24 @@
-"""The table ``history`` of everything, some hundred thousand rows at a time, as Arrow.
+"""Rows of the table ``history`` as Arrow, some hundred thousand at a time.
 
-Rows are those of :func:`~coordinator_core.history.rows.history_rows`. Groups with nothing but commits are made column
-by column of what :mod:`~coordinator_core.history.taking` took; the histories of the others are read as such, some
-groups at a time. So memory follows offset keys, group records and removals, and the values of the largest group.
+They are those of :func:`~coordinator_core.history.rows.history_rows`. Groups with nothing but commits are made column
+by column of what :mod:`~coordinator_core.history.taking` took; those of the others come from histories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.errors import Damage
-from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import (
     Certainty,
-    Deletions,
     EndKind,
     GroupHistory,
     Origin,
     OriginKind,
-    outline,
 )
 from coordinator_core.history.origins import (
     REGULAR,
@@ -34,23 +28,11 @@ from coordinator_core.history.origins import (
     insider,
     kind_of_group,
     outsider,
-    settle_origins,
 )
-from coordinator_core.history.read import read_history
-from coordinator_core.history.rows import history_rows
 from coordinator_core.history.spill import Columns, Spilled
-from coordinator_core.history.taking import Taken, take_history
+from coordinator_core.history.taking import Taken
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
-from coordinator_core.merge.packed import BLOCK_BYTES, PackedTexts
-from coordinator_core.releases import Profile
-
-PORTION_ROWS = 1 << 17
-_SPECIAL_RECORDS = 250_000
-"""Some 400 MB as histories."""
-
-_Item = TypeVar("_Item")
+from coordinator_core.merge.packed import BLOCK_BYTES
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 HISTORY: Final = pa.schema(
@@ -95,66 +77,7 @@ _LARGEST: Final = np.iinfo(np.int64).max
 _WITHOUT_METADATA = pa.schema([field for field in HISTORY if field.name != "metadata"])
 
 
-def history_tables(
-    snapshot: Snapshot,
-    profile: Profile,
-    *,
-    retention_ms: int | None = None,
-    transactional_ids: Mapping[int, str] | None = None,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage],
-    portion_rows: int = PORTION_ROWS,
-    special_records: int = _SPECIAL_RECORDS,
-) -> Iterator[pa.Table]:
-    """The rows of every group, of the schema :data:`HISTORY`: a group's rows are together, by offset key and record
-    offset.
-
-    ``retention_ms`` is ``offsets.retention.minutes`` where it is known, ``transactional_ids`` are by producer id. Some
-    ``special_records`` records of groups with tombstones or transactions are in memory at a time. Raises as
-    ``read_records`` does.
-    """
-    deletions = Deletions()
-    names = snapshot.topic_names
-
-    def read(one: Taken, groups: Sequence[str], texts: PackedTexts | None = None) -> Iterable[GroupHistory]:
-        found = read_history(
-            one.log,
-            profile,
-            groups=groups,
-            deletions=None,
-            topic_names=names,
-            on_damage=on_damage,
-            damage=[],
-            texts=texts,
-        )
-        return found.groups.values()
-
-    # What needs no interpreter lock goes on in threads: versions are put away while the next ones are taken, and rows
-    # made while the caller writes those before them. There are two: else versions wait while a segment is read ahead.
-    with ThreadPoolExecutor(2) as thread:
-        taken = [
-            take_history(log, profile, deletions, names, thread, on_damage=on_damage, damage=damage)
-            for log in snapshot.partitions
-        ]
-        judge = Judge(profile, deletions, retention_ms=retention_ms)
-        if any(one.special for one in taken):
-            for one in taken:
-                judge.learn_standing(_standing(one))
-            parts = (
-                part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups)
-            )
-            judge.learn([outline(group) for group in parts])
-        for one in taken:
-            yield from _ahead(_plain(one, portion_rows), thread)
-            one.spill.close()
-            for groups in _batched(one.special, special_records):
-                again = list(read(one, groups, PackedTexts()))
-                judge.decide(again)
-                settle_origins(again, transactional_ids)
-                yield from _tables(row for group in again for row in history_rows(group))
-
-
-def _tables(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
+def tables_of(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
     """Rows as tables, so many at a time as metadata allow."""
     batch: list[dict[str, Any]] = []
     size = 0
@@ -168,35 +91,14 @@ def _tables(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist(batch, HISTORY)
 
 
-def _plain(taken: Taken, portion_rows: int) -> Iterator[pa.Table]:
-    """The rows of groups that are not special."""
+def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None) -> Iterator[pa.Table]:
+    """The rows of groups that are not special, of ``groups`` only where that is not ``None``: ``portion_rows`` versions
+    at a time."""
     for spilled in taken.spill.portions(portion_rows):
-        yield from _rows_of(taken, spilled)
+        yield from _rows_of(taken, spilled, groups)
 
 
-def _ahead(items: Iterator[_Item], thread: Executor) -> Iterator[_Item]:
-    """The items; the ``thread`` makes the next one while one is in use."""
-    following = thread.submit(next, items, None)
-    while (item := following.result()) is not None:
-        following = thread.submit(next, items, None)
-        yield item
-
-
-def _batched(records: Mapping[str, int], most: int) -> Iterator[list[str]]:
-    """Group ids, so many at a time as have about ``most`` records."""
-    batch: list[str] = []
-    taken = 0
-    for group_id, count in records.items():
-        if batch and taken + count > most:
-            yield batch
-            batch, taken = [], 0
-        batch.append(group_id)
-        taken += count
-    if batch:
-        yield batch
-
-
-def _standing(taken: Taken) -> dict[str, int]:
+def standing(taken: Taken) -> dict[str, int]:
     """By topic, the earliest time (epoch ms) since when an offset stands, of groups that lost none."""
     versions = np.asarray(taken.table.open)[: taken.table.open_used]
     keys = np.flatnonzero(versions["commits"] > 0)
@@ -221,8 +123,8 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 # Columns
 
 
-def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
-    """The rows of the groups in ``spilled`` that are not special, so many at a time as metadata allow."""
+def _rows_of(taken: Taken, spilled: Spilled, wanted: Collection[str] | None) -> Iterator[pa.Table]:
+    """The rows of the ``wanted`` groups in ``spilled`` that are not special, so many at a time as metadata allow."""
     fold = taken.table.fold
     keys, key_of = _numbered(spilled.columns["key"])
     events = np.asarray(fold.events)[keys]
@@ -233,9 +135,11 @@ def _rows_of(taken: Taken, spilled: Spilled) -> Iterator[pa.Table]:
     place = np.empty(len(keys), np.uint16 if len(keys) <= 1 << 16 else np.int64)
     place[by_name] = np.arange(len(keys))
     order = np.argsort(place[key_of], kind="stable")
-    is_special = _is_special(taken, events["group"])
-    if is_special.any():
-        order, by_name = order[~is_special[key_of[order]]], by_name[~is_special[by_name]]
+    is_left_out = _is_special(taken, events["group"])
+    if wanted is not None:
+        is_left_out |= ~np.array([name in wanted for name in group_names])[group_of]
+    if is_left_out.any():
+        order, by_name = order[~is_left_out[key_of[order]]], by_name[~is_left_out[by_name]]
     count = len(order)
     if not count:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.judge import SHORTEST_RETENTION_MS
+from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation

@@ -29,6 +29,7 @@ from coordinator_core.kernels import (
 )
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Stop
+from coordinator_core.log.ahead import segment_bytes
 from coordinator_core.log.batch import batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
@@ -214,7 +215,7 @@ def _index_segment(
     segment: SegmentFile, end_offset: int | None, start_offset: int, checks_crc: bool
 ) -> _IndexedSegment:
     """Batches wholly below ``start_offset`` are no part of the log: their records are not looked at."""
-    data = storage.read(segment.path, segment.size)
+    data = segment_bytes(segment)
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
     bounds.last_offset = last_offset_of(segment, end_offset)
     bounds.check_crc = checks_crc

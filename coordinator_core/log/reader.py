@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.ahead import Reads, segment_bytes
 from coordinator_core.log.batch import batch_records, iter_batch_records, parse_batch
@@ -282,7 +281,7 @@ def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> Partiti
 
 def last_entry(segment: SegmentFile) -> Batch | None:
     """The last batch before the first invalid entry of a segment; ``None`` when there is none."""
-    view = storage.read(segment.path, segment.size)
+    view = segment_bytes(segment)
     position = 0
     last = None
     while True:

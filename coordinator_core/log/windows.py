@@ -13,6 +13,7 @@ from collections import deque
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.log.ahead import segment_bytes
 from coordinator_core.log.layout import LENGTH_END
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import SegmentFile
@@ -82,7 +83,7 @@ class SegmentWindows(Windows):
             self.whole = None
             self.size = min(segment.size, self._open().version.size)
         else:
-            self.whole = self._view = storage.read(segment.path, segment.size)
+            self.whole = self._view = segment_bytes(segment)
             self.size = len(self._view)
 
     def at(self, position: int, *, wide: bool = False) -> tuple[memoryview, int]:

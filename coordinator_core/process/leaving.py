@@ -15,16 +15,15 @@ from coordinator_core.process.plain import is_plain
 
 
 def leave(code: int) -> NoReturn:
-    """End the process once its threads have ended, and leave its memory to the kernel.
+    """End the process and leave its memory to the kernel; where threads are left, leave it to the interpreter.
 
-    The interpreter would take every object apart first. So what is to be done at the end of a command stands in the
+    The interpreter takes every object apart first. So what is to be done at the end of a command stands in the
     command, not in a finalizer.
     """
-    if is_plain("exit"):
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    # Idle threads of a pool that nobody closed, as pyiceberg's, are ended by the interpreter alone.
+    if is_plain("exit") or not all(thread.daemon for thread in others):
         sys.exit(code)
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -32,12 +32,12 @@ def write_history(path: str, tables: Iterable[pa.Table]) -> int:
             rows += table.num_rows
             yield table
 
-    storage.write_atomic(path, _pieces(counted()))
+    storage.write_atomic(path, parquet_pieces(counted()))
     return rows
 
 
-def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The bytes of the file, some after each table."""
+def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """The bytes of a file of such tables, some after each."""
     sink = _Sink()
     # Pages have some kilobytes: each alone would wait for the interpreter, which the thread that makes rows has.
     buffered = pa.output_stream(sink, compression=None, buffer_size=_PIECE_BYTES)
@@ -49,10 +49,11 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
         use_dictionary=[name for name in HISTORY.names if name not in _NUMBERS],
         column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
         write_statistics=_WITH_STATISTICS,
+        write_page_checksum=True,
         write_batch_size=_VALUES_AT_ONCE,
     ) as writer:
         for table in tables:
-            writer.write_table(table, row_group_size=table.num_rows)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
             yield from sink.taken()
     buffered.flush()
     yield from sink.taken()

@@ -259,24 +259,34 @@ def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[by
     """Canonical JSON of the document ``about`` with its ``groups``."""
     head, tail = canonical(about).split(b'"groups":[]')
     yield head + b'"groups":'
-    first = b"["
-    for group in groups:
-        before, after = canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
-        yield first + before + b'"rows":'
-        yield from _listed(group.rows)
-        yield after
-        first = b","
-    yield (b"[]" if first == b"[" else b"]") + tail
+    yield from _array(map(_group_portions, groups))
+    yield tail
+
+
+def _group_portions(group: GroupPlan) -> Iterator[bytes]:
+    before, after = canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
+    yield before + b'"rows":'
+    yield from _listed(group.rows)
+    yield after
 
 
 def _listed(items: Iterable[Any]) -> Iterator[bytes]:
     """Canonical JSON of a list, some items at a time."""
-    first = b"["
-    for window, texts in _windows(items):
-        for start in range(0, len(window), _ITEMS):
-            yield first + canonical(window[start : start + _ITEMS], texts)[1:-1]
-            first = b","
-    yield b"[]" if first == b"[" else b"]"
+    return _array(
+        [canonical(window[start : start + _ITEMS], texts)[1:-1]]
+        for window, texts in _windows(items)
+        for start in range(0, len(window), _ITEMS)
+    )
+
+
+def _array(elements: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """JSON of an array, from the portions of one element, or of some of them, at a time."""
+    yield b"["
+    for at, portions in enumerate(elements):
+        if at:
+            yield b","
+        yield from portions
+    yield b"]"
 
 
 def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]:

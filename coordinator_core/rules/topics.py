@@ -110,6 +110,12 @@ def lag_between(committed: Int64s, start: Int64s, end: Int64s) -> Int64s:
     return found
 
 
+def configured_retention_ms(topics: Topics | None) -> int | None:
+    """``offsets.retention.minutes`` of the brokers, where the topics are from a capture that has it."""
+    found = None if topics is None else topics.offsets_topic.thresholds.get("offsets_retention_ms")
+    return None if found is None else int(found)
+
+
 def read_topics(path: str) -> Topics:
     """Read a ``topics.json``: what ``regroup capture`` writes, or a list of topics in snake_case.
 

@@ -30,7 +30,6 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import CreateTableTransaction, Table, TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
 from coordinator_core import storage
@@ -39,7 +38,7 @@ from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.publish import MANIFEST
 from coordinator_core.runs.read import Run
-from coordinator_core.runs.registered import check_names, forget_registration, note_registration
+from coordinator_core.runs.registered import check_names, forget_registration, is_registered, note_registration
 from coordinator_core.runs.rows import declared
 from coordinator_core.runs.schemas import TABLES
 
@@ -79,7 +78,7 @@ class Registration:
 
 
 class Tables:
-    """The tables of one namespace of a catalogue; a context manager, which ends the threads of pyiceberg.
+    """The tables of one namespace of a catalogue; a context manager, which closes the catalogue.
 
     ``properties`` come before those that pyiceberg finds in its file and in the environment. :class:`UsageError` for
     names that are none, and for properties that hold credentials: arguments and cluster files are shown.
@@ -104,37 +103,54 @@ class Tables:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A command waits for threads that have not ended (``process.leaving``), and these wait for work.
-        ExecutorFactory.get_or_create().shutdown()
-        ExecutorFactory._instance = None
         with suppress(Exception):
             self._catalog.close()
 
     def register(self, run: Run, branch: str = MAIN) -> Registration:
         """Let ``branch`` have ``run``, in place of another run of its window; repeated, it changes nothing.
 
-        :class:`DamagedInputError` when a file is not what was published.
+        :class:`DamagedInputError` when a file is not what was published; :class:`CatalogError` too where another run
+        of the window came into the branch meanwhile: then its tables may have either.
         """
         place = run_place(run)
         files = {name: _files_of(run, name) for name in sorted(run.manifest["tables"]) if name in TABLES}
         facts = _facts(run)
-        # First: what a catalogue refers to must not be pruned meanwhile.
-        note_registration(place.path, self.catalog, self.namespace)
         with self._said():
             self._catalog.create_namespace_if_not_exists(self.namespace)
-            others: set[str] = set()
-            changed = []
+        # Before any commit: what a catalogue refers to must not be pruned meanwhile.
+        note_registration(place.path, self.catalog, self.namespace)
+        others: set[str] = set()
+        changed = []
+        with self._said():
             for name, wanted in files.items():
                 told = facts | {"regroup.table-hash": run.table_hash(name) or ""}
                 replaced = self._commit(name, place, branch, wanted, told)
                 if replaced is not None:
                     changed.append(name)
                     others |= replaced
-            others -= {place.run_id} | self._run_ids(place)
-        for run_id in sorted(others):
+        self._forget_unless_referred_to(place, others - {place.run_id})
+        self._check_whole(place, branch, files)
+        return Registration(self.catalog, self.namespace, (branch,), tuple(changed))
+
+    def _forget_unless_referred_to(self, place: RunPlace, run_ids: set[str]) -> None:
+        """Remove the notes of runs of the window that are in no branch."""
+        for run_id in sorted(run_ids - self._run_ids(place) if run_ids else ()):
             other = RunPlace(place.output, place.cluster, place.window, run_id)
             forget_registration(other.path, self.catalog, self.namespace)
-        return Registration(self.catalog, self.namespace, (branch,), tuple(changed))
+            if run_id in self._run_ids(place):  # It was registered again meanwhile.
+                note_registration(other.path, self.catalog, self.namespace)
+
+    def _check_whole(self, place: RunPlace, branch: str, files: Mapping[str, Mapping[str, _File]]) -> None:
+        """Of two registrations of a window at once, the one that ends later sees what the other has left in a table."""
+        with self._said():
+            there = {name: _entries(self._table(name), branch, place).keys() for name in files}
+        if any(there[name] != wanted.keys() for name, wanted in files.items()):
+            raise CatalogError(
+                f"branch {branch} of {self.catalog}.{self.namespace}: another run of the window {place.window} was "
+                "registered at the same time, and some tables have that one; register the run again that is to stay"
+            )
+        if not is_registered(place.path):  # Another registration had replaced the run, and was replaced.
+            note_registration(place.path, self.catalog, self.namespace)
 
     def unregister(self, run: Run) -> Registration:
         """Take ``run`` out of all branches; its files may go then. Older snapshots of the tables still name them."""
@@ -184,12 +200,10 @@ class Tables:
 
     def _run_ids(self, place: RunPlace) -> set[str]:
         """Runs of a window that any branch of any table has."""
-        found = set()
-        for name in TABLES:
-            with_it = self._table(name)
-            for branch in (MAIN, AUDITED):
-                found |= {_run_id(entry) for entry in _entries(with_it, branch, place).values()}
-        return found
+        with self._said():
+            tables = [self._table(name) for name in TABLES]
+            entries = [_entries(table, branch, place) for table in tables for branch in (MAIN, AUDITED)]
+        return {_run_id(entry) for found in entries for entry in found.values()}
 
     def _table(self, name: str) -> Table:
         """The table, made if it is missing, with the columns of this version."""

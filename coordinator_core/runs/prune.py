@@ -1,8 +1,8 @@
 """Selection and removal of a cluster's old output.
 
-Kinds: ``runs``, each with its findings and its report, and ``pins``. A run goes only when ``latest.json`` does not
-name it, the findings of no run that stays compare with it, and no catalogue refers to its files. Nothing of the last
-day goes, whatever was asked for: a task may be at it.
+Kinds: ``runs``, each with its findings, its report and its table ``history``, and ``pins``. A run goes only when
+``latest.json`` does not name it, the findings of no run that stays compare with it, and no catalogue refers to its
+files. Nothing of the last day goes, whatever was asked for: a task may be at it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.runs.place import FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION, REPORTS_DIRECTORY
+from coordinator_core.runs.place import BESIDE_DIRECTORIES, FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION
 from coordinator_core.runs.publish import LATEST, MANIFEST
 from coordinator_core.runs.registered import Registry, is_registered
 from coordinator_core.storage import Entry
@@ -109,9 +109,9 @@ def _written_ms(path: str) -> Iterator[int]:
 
 
 def _beside(path: str) -> list[str]:
-    """Findings about a run, and reports of it."""
+    """Findings about a run, reports and the table ``history`` of it."""
     window, run_id = storage.split(path)
-    beside = (storage.join(window, directory, run_id) for directory in (FINDINGS_DIRECTORY, REPORTS_DIRECTORY))
+    beside = (storage.join(window, directory, run_id) for directory in BESIDE_DIRECTORIES)
     return [other for other in beside if storage.stat(other) is not None]
 
 

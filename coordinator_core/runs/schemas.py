@@ -5,7 +5,7 @@ record that the row comes from; ``record_offset`` is null where no single record
 group has no metadata record).  Times end in ``_ms`` (epoch milliseconds), sizes in ``_bytes``.  Topic ids and
 other uuids are Kafka's 22-character text.  Null stands for what Kafka calls absent.
 
-``tombstones``, ``findings`` and ``history`` are tables of later steps and appear in a run when those ran.
+``tombstones``, ``findings`` and ``history`` are tables of later steps, which lie beside a run when those ran.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ BLOCK_ROWS = 1 << 20
 
 COORDINATES = ("offsets_partition", "record_offset")
 
-_Chunk: TypeAlias = "pa.Array | Packed"
+Chunk: TypeAlias = "pa.Array | Packed"
 """A part of a column that waits for the rest of its block."""
 
 TableDigests = dict[tuple[str, int], str]
 """Digest of (table name, offsets partition); tables without rows in a partition have none."""
 
 
-class _Hash(Protocol):
+class Hash(Protocol):
     def update(self, data: Any, /) -> None: ...
 
 
@@ -96,7 +96,7 @@ class PartitionDigest:
         table = TABLES[name]
         self._names = [field for field in table.arrow.names if field not in table.not_state]
         self._hash = hashlib.sha256(f"{STATE_HASH_VERSION} {name} {num_rows}\n".encode())
-        self._waiting: dict[str, list[_Chunk]] = {name: [] for name in self._names}
+        self._waiting: dict[str, list[Chunk]] = {name: [] for name in self._names}
         self._rows = 0
 
     def update(self, rows: pa.Table) -> None:
@@ -105,7 +105,7 @@ class PartitionDigest:
             taken = rows.slice(0, BLOCK_ROWS - self._rows)
             rows = rows.slice(taken.num_rows)
             for name, chunks in self._waiting.items():
-                chunks += map(_kept, taken.column(name).chunks)
+                chunks += map(kept, taken.column(name).chunks)
             self._rows += taken.num_rows
             if self._rows == BLOCK_ROWS:
                 self._take_block()
@@ -119,7 +119,7 @@ class PartitionDigest:
     def _take_block(self) -> None:
         for name, chunks in self._waiting.items():
             self._hash.update(f"{name}\n".encode())
-            _feed(self._hash, chunks)
+            feed(self._hash, chunks)
             chunks.clear()
         self._rows = 0
 
@@ -136,7 +136,8 @@ def state_hash(digests: TableDigests) -> str:
     return combined_hash(digests, (name for name, table in TABLES.items() if table.is_state))
 
 
-def _kept(values: pa.Array) -> _Chunk:
+def kept(values: pa.Array) -> Chunk:
+    """A part of a column that is not digested yet, small where its texts are large."""
     return Packed(values) if _is_text(values.type) else values
 
 
@@ -144,11 +145,11 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _array(chunk: _Chunk) -> pa.Array:
+def _array(chunk: Chunk) -> pa.Array:
     return chunk.array if isinstance(chunk, Packed) else chunk
 
 
-def _feed(digest: _Hash, chunks: Sequence[_Chunk]) -> None:
+def feed(digest: Hash, chunks: Sequence[Chunk]) -> None:
     """Canonical bytes of the array that ``chunks`` (not none) make: one byte 0 (no nulls) or 1 (a validity byte per
     value follows), then numbers as little-endian of their width; text and bytes as int64 lengths and the joined data;
     lists as int64 lengths and the canonical bytes of the joined elements; structs as those of their fields.  Nulls are
@@ -169,11 +170,11 @@ def _feed(digest: _Hash, chunks: Sequence[_Chunk]) -> None:
     arrays = list(map(_array, chunks))
     if pa.types.is_struct(kind):
         for index in range(kind.num_fields):
-            _feed(digest, [pc.struct_field(values, [index]) for values in arrays])
+            feed(digest, [pc.struct_field(values, [index]) for values in arrays])
     elif pa.types.is_list(kind):
         for values in arrays:
             digest.update(_int64(pc.list_value_length(values)))
-        _feed(digest, [pc.list_flatten(values) for values in arrays])
+        feed(digest, [pc.list_flatten(values) for values in arrays])
     elif pa.types.is_boolean(kind):
         for values in arrays:
             digest.update(_uint8(values))

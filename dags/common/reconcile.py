@@ -95,6 +95,34 @@ def _request(cluster: Cluster, path: str) -> Request:
     }
 
 
+def histories(cluster_name: str, requested: Sequence[Request], params: Mapping[str, Any]) -> list[list[str]]:
+    """Arguments of the app ``history`` for each run; for none where the form does not ask for it."""
+    groups = [line.strip() for line in (params["history_groups"] or "").splitlines() if line.strip()]
+    if not params["history"]:
+        if groups:
+            raise AirflowFailException("history_groups only means something together with history")
+        return []
+    cluster = load_clusters().clusters[cluster_name]
+    with final_errors():
+        return [_history(cluster, one, groups) for one in requested]
+
+
+def _history(cluster: Cluster, request: Request, groups: Sequence[str]) -> list[str]:
+    from coordinator_core.rules.topics import configured_retention_ms, read_topics
+    from coordinator_core.runs.read import open_run
+
+    topics = request["topics"]
+    retention_ms = None if topics is None else configured_retention_ms(read_topics(topics))
+    is_partial = cluster.partial or open_run(request["run"]).partial
+    return [
+        *("--run", request["run"]),
+        # A group id may begin with a hyphen.
+        *(f"--group={group}" for group in groups),
+        *([] if retention_ms is None else ["--offsets-retention-ms", str(retention_ms)]),
+        *(["--partial"] if is_partial else []),
+    ]
+
+
 def _findings(request: Request) -> str:
     """Directory in which the app has published the findings."""
     from coordinator_core import storage
@@ -260,10 +288,10 @@ def _registered(cluster_name: str, runs: Sequence[str], branch: str) -> None:
 
 
 def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
-    """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
+    """Lets good runs through; fails, naming the worst findings, when a run is not, which is not retried.
 
-    With ``gate_latest`` of the cluster, what goes through becomes the latest run; where the cluster file names a
-    catalogue, its branch ``audited`` has it.
+    What goes through comes into the branch ``audited`` of the catalogue, where the cluster file names one. Then, with
+    ``gate_latest`` of the cluster, it becomes the latest run.
     """
     for one, tables in zip(checked, expected, strict=True):
         log.info("run        %s", one["run"])
@@ -282,10 +310,11 @@ def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mappi
                 problems.append(f"{tables['run']}: {what} ({named}), see {tables['data_docs']}")
     if problems:
         raise AirflowFailException("the gate is closed: " + " | ".join(problems))
+    # Before ``latest.json``, which is one file: a catalogue that fails leaves it, and the task can be cleared.
+    _registered(cluster_name, [one["run"] for one in checked], "audited")
     if load_clusters().clusters[cluster_name].gate_latest:
         for one in checked:
             log.info("latest     %s", "this run" if _promoted(one["run"]) else "one with a later now")
-    _registered(cluster_name, [one["run"] for one in checked], "audited")
     return list(checked)
 
 

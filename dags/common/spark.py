@@ -114,7 +114,10 @@ class SparkAppOperator(BaseOperator):
         spark = cluster.spark
         run_id = attempt_id(context["run_id"], context["ti"].try_number)
         unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
-        outcome_path = storage.join(cluster.output, cluster.name, OUTCOMES_DIRECTORY, f"{self.app}-{run_id}.json")
+        # Tasks of one expansion have one run id.
+        index = context["ti"].map_index
+        outcome_name = f"{self.app}-{run_id}{'' if index is None or index < 0 else f'-{index}'}.json"
+        outcome_path = storage.join(cluster.output, cluster.name, OUTCOMES_DIRECTORY, outcome_name)
         mode = SparkAppHook.get_connection(spark.connection).extra_dejson.get("deploy-mode")
         self._hook = SparkAppHook(
             conf={**_environment_conf(spark.environment, driver_is_here=mode != "cluster"), **spark.conf},

@@ -431,6 +431,7 @@ ELSEWHERE = {
     "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
+    "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,
     "coordinator_core/storage.py:upload": UPLOAD,
     "dags/common/compact.py:_forecast": OF_ATTEMPT,
     "dags/common/maintain.py:find": OF_ATTEMPT,
@@ -444,6 +445,8 @@ ELSEWHERE = {
     "spark_apps/compact.py:execute": (
         "tests/spark/test_compact_app.py::test_damage_ends_with_its_position_and_nothing_published"
     ),
+    "spark_apps/history_tasks.py:_write_special": OF_ATTEMPT,
+    "spark_apps/history_tasks.py:take_partitions": OF_ATTEMPT,
     "spark_apps/reconcile.py:execute": "for the process that waits for it",
     "spark_apps/tasks.py:_staged": OF_ATTEMPT,
     "spark_apps/tasks.py:cut": OF_ATTEMPT,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, KafkaAdminClient
@@ -27,6 +27,7 @@ from tests.live.wire import OFFSETS_TOPIC
 TOPIC, PARTITIONS = "orders", 64
 NOW_MS = 1_800_000_000_000
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class SecuredBroker(Broker):
@@ -123,13 +124,38 @@ def capture_from(server: str, output: Path, properties: Mapping[str, str] | None
         return capture(client, output, CaptureOptions(**options))
 
 
+def _segments(log_dir: Path, topic: str) -> dict[Path, int]:
+    """Segments of a topic, and the numbers of their inodes: the cleaner gives a segment another one."""
+    return {path: path.stat().st_ino for path in sorted(log_dir.glob(f"{topic}-*/*.log"))}
+
+
+def _while_segments_stay(log_dir: Path, topic: str, read: Callable[[], T]) -> T:
+    """What is read while the broker of a log directory renames and deletes no segment of the topic."""
+
+    def attempt() -> list[T] | None:
+        try:
+            before = _segments(log_dir, topic)
+            found = read()
+            return [found] if _segments(log_dir, topic) == before else None
+        except (FileNotFoundError, shutil.Error):
+            return None
+
+    (found,) = wait_for("segments that stay", attempt)
+    return found
+
+
 def log_bytes(log_dir: Path, topic: str = OFFSETS_TOPIC) -> dict[int, bytes]:
     """The bytes of every partition in a log directory, its segments one behind the other."""
-    found = {}
-    for directory in log_dir.glob(f"{topic}-*"):
-        segments = sorted(directory.glob("*.log"))
-        found[int(directory.name.rpartition("-")[2])] = b"".join(path.read_bytes() for path in segments)
-    return found
+
+    def read() -> dict[int, bytes]:
+        return {
+            int(directory.name.rpartition("-")[2]): b"".join(
+                path.read_bytes() for path in sorted(directory.glob("*.log"))
+            )
+            for directory in log_dir.glob(f"{topic}-*")
+        }
+
+    return _while_segments_stay(log_dir, topic, read)
 
 
 def ends(manifest: Json, topic: str = OFFSETS_TOPIC) -> dict[int, int]:
@@ -178,5 +204,10 @@ def state_hash(log_dir: Path | list[str], scratch: Path, release: str = "4.3.1")
 
 def disk_copy(broker: Broker, target: Path) -> Path:
     """A copy of the log directory of a broker that runs, without files that it is about to rename or delete."""
-    passing = shutil.ignore_patterns("*.tmp", "*.deleted", "*.cleaned")
-    return Path(shutil.copytree(broker.log_dir, target, ignore=passing))
+    passing = shutil.ignore_patterns("*.tmp", "*.deleted", "*.cleaned", "*.swap")
+
+    def copy() -> Path:
+        shutil.rmtree(target, ignore_errors=True)
+        return Path(shutil.copytree(broker.log_dir, target, ignore=passing))
+
+    return _while_segments_stay(broker.log_dir, OFFSETS_TOPIC, copy)

@@ -87,8 +87,7 @@ def lying_broker(names: Sequence[str], partitions: Sequence[int]) -> Iterator[Cl
     with _Broker(("127.0.0.1", 0), _Connection) as broker:
         broker.names, broker.partitions = names, partitions
         threading.Thread(target=broker.serve_forever, daemon=True).start()
-        properties = {"default.api.timeout.ms": "5000", "request.timeout.ms": "3000"}
-        with Client(client_settings("{}:{}".format(*broker.server_address), properties)) as client:
+        with Client(client_settings("{}:{}".format(*broker.server_address), {})) as client:
             yield client
         broker.shutdown()
 

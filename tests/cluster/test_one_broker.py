@@ -267,7 +267,7 @@ def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path)
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(output).values())) > size // 8)
         place.broker.stop()
         place.broker.start()
-        _, stderr = running.communicate(timeout=120)
+        _, stderr = running.communicate(timeout=600)
     finally:
         running.kill()
         running.wait()
@@ -434,7 +434,7 @@ def test_a_log_start_that_moves_on_is_followed_and_named(place: Place, tmp_path:
     try:
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(slow).values())) > size // 20)
         place.commits.configure({"cleanup.policy": "delete", "retention.ms": "1"})
-        _, stderr = running.communicate(timeout=120)
+        _, stderr = running.communicate(timeout=600)
     finally:
         running.kill()
         running.wait()

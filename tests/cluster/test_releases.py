@@ -73,6 +73,7 @@ class ZooKeeperBroker(OldBroker):
 
     def start(self) -> None:
         self._zookeeper.start()
+        self._zookeeper.wait_until_gone("/brokers/ids/1")
         super().start()
 
     def kill(self) -> None:

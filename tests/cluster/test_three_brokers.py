@@ -96,7 +96,7 @@ def test_a_capture_while_a_leader_is_killed(place: Place, tmp_path: Path) -> Non
     try:
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(output).values())) > size // 20)
         place.cluster.nodes[3].kill()
-        stdout, stderr = running.communicate(timeout=120)
+        stdout, stderr = running.communicate(timeout=600)
     finally:
         running.kill()
         running.wait()

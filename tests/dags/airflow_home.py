@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.live.broker import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 """Time to wait for Airflow to come to a state, on a machine that does other things at the same time."""
 
 
@@ -30,7 +31,7 @@ class AirflowHome:
 
     def __init__(self, directory: Path, cluster_file: Path, bundles: dict[str, Path] | None = None) -> None:
         self.directory = directory
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self.password = secrets.token_hex(8)
         passwords = directory / "passwords.json"
         directory.mkdir(parents=True, exist_ok=True)
@@ -173,7 +174,7 @@ class AirflowApi:
 
         return self.wait_for(f"an answer to POST {path}", answer)[0]
 
-    def wait_for(self, what: str, probe: Callable[[], Any]) -> Any:
+    def wait_for(self, what: str, probe: Callable[[], Any], pause_seconds: float = 0.5) -> Any:
         """The first true answer of ``probe``. Fails with the components' logs."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
@@ -182,7 +183,7 @@ class AirflowApi:
             ended = [name for name, process in self._components.items() if process.poll() is not None]
             if ended:
                 raise AssertionError(f"waiting for {what}: {ended} ended\n{self.logs()}")
-            time.sleep(0.5)
+            time.sleep(pause_seconds)
         raise AssertionError(f"waited {PATIENCE_SECONDS} s for {what}\n{self.logs()}")
 
     def wait_for_dag(self, dag_id: str) -> None:
@@ -279,9 +280,3 @@ def _signal_groups(leaders: list[subprocess.Popen[bytes]], number: signal.Signal
     for leader in leaders:
         with suppress(ProcessLookupError):
             os.killpg(leader.pid, number)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

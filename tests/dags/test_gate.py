@@ -13,7 +13,8 @@ from pyiceberg.utils.config import Config
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import RegroupError
-from dags.common import maintain, reconcile
+from coordinator_core.runs.iceberg import CatalogError
+from dags.common import reconcile
 from dags.common.clusters import CLUSTERS_ENV
 from tests.log.builders import NOW_MS
 from tests.rules.logs import HEALTHY, one
@@ -94,9 +95,37 @@ def test_the_gate_moves_the_audited_branch(
     assert set(runs_of("audited")) == {"r"}
     with pytest.raises(AirflowSkipException, match="names no catalogue"):
         reconcile.register("plain", [checked])
-    # What was approved to go is taken out of the catalogue first.
-    maintain._unregister("listed", [checked["run"]])
-    assert runs_of("main") == runs_of("audited") == []
+
+
+@pytest.mark.real
+def test_a_catalogue_that_fails_leaves_the_latest_run(
+    checked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/nowhere/catalog.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    # It is retried.
+    with pytest.raises(CatalogError, match="OperationalError"):
+        reconcile.gate("listed", [checked], [EXPECTED])
+    assert not latest(checked).exists()
+    (tmp_path / "nowhere").mkdir()
+    reconcile.gate("listed", [checked], [EXPECTED])
+    assert latest(checked).exists()
+
+
+def test_the_history_of_a_run_is_written_when_the_form_asks_for_it(checked: dict[str, Any], tmp_path: Path) -> None:
+    requested: list[dict[str, Any]] = [{"run": checked["run"], "topics": None}]
+    form = {"history": False, "history_groups": None}
+    assert reconcile.histories("c", requested, form) == []
+    assert reconcile.histories("c", requested, form | {"history": True}) == [["--run", checked["run"]]]
+    topics = tmp_path / "topics.json"
+    broker = {"broker_id": 1, "config": {"offsets.retention.minutes": "5"}}
+    topics.write_text(json.dumps({"topics": [], "brokers": [broker]}))
+    asked = {"history": True, "history_groups": " --x \n\nb"}
+    [words] = reconcile.histories("c", [requested[0] | {"topics": str(topics)}], asked)
+    assert words == ["--run", checked["run"], "--group=--x", "--group=b", "--offsets-retention-ms", "300000"]
+    with pytest.raises(AirflowFailException, match="only means something together with history"):
+        reconcile.histories("c", requested, form | {"history_groups": "b"})
 
 
 def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp_path: Path) -> None:

@@ -10,7 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
 
+from coordinator_core.runs.iceberg import Tables
+from coordinator_core.runs.registered import is_registered
 from dags.common import maintain
 from dags.common.clusters import CLUSTERS_ENV
 from tests.rules.logs import HEALTHY, one
@@ -75,3 +79,27 @@ def test_another_list_than_the_approved_one_is_refused(place: Path) -> None:
 def test_a_form_that_keeps_nothing_is_refused(place: Path) -> None:
     with pytest.raises(AirflowFailException, match="say what stays"):
         maintain.find(PARAMS | {"keep": None}, RUN, 1)
+
+
+@pytest.mark.real
+def test_a_registered_run_leaves_the_catalogue_before_it_goes(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = f"clusters: {{c: {{source: log, output: {tmp_path / 'runs'}, iceberg: {{catalog: lake}}}}}}"
+    (tmp_path / "clusters.yaml").write_text(listed)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    # pyiceberg reads the environment when it is imported, and then no more.
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    run = one(*HEALTHY).publish(tmp_path)
+    os.utime(Path(run.path, "manifest.json"), (0, 0))
+    with Tables("lake", "regroup", {}) as tables:
+        tables.register(run)
+    table = load_catalog("lake").load_table("regroup.groups")
+    assert table.scan().to_arrow().num_rows > 0
+    found = maintain.find(PARAMS, RUN, 1)
+    assert maintain.remove(found, PARAMS) == {"deleted": 3, "kept": 0}
+    assert table.refresh().scan().to_arrow().num_rows == 0
+    assert not is_registered(run.path)
+    assert not Path(run.path).exists()
+    assert left(place) == ["w2"]

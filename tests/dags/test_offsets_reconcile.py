@@ -40,9 +40,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.full
 def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str]) -> None:
-    conf = json.dumps({"cluster": "mixed", "run": runs[1]})
+    asked = {"history": True, "history_groups": "nobody\ng\n"}
+    conf = json.dumps({"cluster": "mixed", "run": runs[1], **asked})
     done = home.airflow("dags", "test", "offsets_reconcile", "--conf", conf)
     assert done.returncode == 0, done.stdout
+    [history] = (Path(runs[1]).parent / "_history" / Path(runs[1]).name).iterdir()
+    document = json.loads((history / "history.json").read_text())
+    assert (document["run"], document["groups"]) == (runs[1], ["g", "nobody"])
+    assert pq.read_table(history / "history")["committed_offset"].to_pylist() == [60]
     report = Path(runs[1]).parent / "_reports" / Path(runs[1]).name
     assert {"report.html", "report.json", "report.md", "report.prom"} <= {path.name for path in report.iterdir()}
     assert (report / "data_docs/index.html").is_file()
@@ -63,3 +68,5 @@ def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, runs: 
     [directory] = (Path(runs[2]).parent / "_findings" / Path(runs[2]).name).iterdir()
     assert pq.read_table(directory / "findings.parquet")["rule"].to_pylist() == ["R30", "R72"]
     assert (Path(runs[2]).parent / "_reports" / Path(runs[2]).name / "report.html").is_file()
+    # Nobody has asked for it.
+    assert not (Path(runs[2]).parent / "_history").exists()

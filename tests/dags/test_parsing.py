@@ -174,8 +174,10 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
         dag = parsed["dags"][f"offsets_reconcile_{name}"]
         assert f"regroup://{name}/offsets" in dag["schedule"]
         assert {task: found["downstream"] for task, found in dag["tasks"].items()} == {
-            "find": ["expectations", "register", "report", "rules"],
+            "find": ["expectations", "histories", "register", "report", "rules"],
             "rules": ["expectations"],
+            "histories": ["history"],
+            "history": [],
             "expectations": ["gate", "report"],
             "report": ["gate", "metrics"],
             "metrics": [],
@@ -183,6 +185,7 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
             "gate": [],
         }
         assert dag["params"]["cluster"]["value"] == name
+        assert (dag["params"]["history"]["value"], dag["params"]["history_groups"]["value"]) == (False, None)
         assert dag["max_active_runs"] == 1
 
 

@@ -99,7 +99,8 @@ def test_an_approved_plan_survives_that_its_compaction_is_killed(api: AirflowApi
     staging = Path(planned["staging"])
     assert not staging.exists()
     api.answer(DAG, run_id, "approve", "Approve")
-    api.wait_for("the app to write", lambda: staging.exists() and list(staging.iterdir()))
+    # At once: it does not write for long.
+    api.wait_for("the app to write", lambda: staging.exists() and list(staging.iterdir()), pause_seconds=0.01)
     assert kill_app(planned["staging"]) > 0
     assert (set(logs(compacted)), (compacted / "latest.json").read_bytes()) == (before, latest)
 

@@ -14,11 +14,13 @@ import pytest
 from .airflow_home import AirflowHome
 
 SCRIPT = """
+import os
 from types import SimpleNamespace
 from dags.common.spark import SparkAppOperator
 
 operator = SparkAppOperator(task_id="replay", app="replay", application_args=["--output", "o"])
-operator.execute({"params": {"cluster": "eu"}, "run_id": "r", "ti": SimpleNamespace(try_number=1)})
+ti = SimpleNamespace(try_number=1, map_index=int(os.environ.get("MAP_INDEX", -1)))
+operator.execute({"params": {"cluster": "eu"}, "run_id": "r", "ti": ti})
 """
 SUBMIT = f"""#!{sys.executable}
 import json, os, pathlib, sys
@@ -96,6 +98,16 @@ def test_a_final_exit_code_says_why_there_is_no_retry(
     assert reason in told
     assert last.endswith("so no retry: regroup-replay: error: why")
     assert "noise" not in told
+
+
+def test_tasks_of_one_expansion_leave_outcomes_of_their_own(home: AirflowHome, tmp_path: Path) -> None:
+    names = []
+    for index in ("-1", "0", "1"):
+        (tmp_path / index).mkdir()
+        words = command(home, tmp_path / index, "{}", MAP_INDEX=index)
+        run_id = words[words.index("--run-id") + 1]
+        names.append(Path(words[-1]).name.replace(run_id, "ID"))
+    assert names == ["replay-ID.json", "replay-ID-0.json", "replay-ID-1.json"]
 
 
 def test_an_app_that_comes_to_no_end_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def regroup(*arguments: str | Path, check: bool = True) -> subprocess.CompletedP
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
@@ -355,6 +355,6 @@ class Operator:
 
 
 def events(journal: Path, kind: str, **values: Any) -> list[Json]:
-    """Events of a journal, read without our own reader."""
-    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    """Events of a journal, read without our own reader. Its last line may be under way."""
+    rows = [json.loads(line) for line in journal.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [row for row in rows if row["event"] == kind and all(row[key] == values[key] for key in values)]

@@ -46,6 +46,7 @@ from tests.live.wire import OFFSETS_TOPIC
 
 GROUP = "g-0"
 PARTITION = partition_for(GROUP, PARTITIONS)
+NOT_COORDINATOR = 16
 OFFSET_NOT_AVAILABLE = 78
 TRIES = 5
 OFFSET_KEY = "orders", 0
@@ -113,9 +114,10 @@ def new_leader(place: Place, write: Callable[[], object]) -> Iterator[tuple[int,
             old,
         )
         assert not answer.error_code, answer
-        # The old one goes on to answer until it hears of it.
         for node in (new, old):
             wait_for("the new leader", lambda node=node: cluster.leaders(node)[PARTITION] == new)
+        # A broker names the new leader before its own coordinator stops answering.
+        wait_for("the old coordinator", lambda: offset_fetch(place, old, GROUP, TOPIC, 0)[0] == NOT_COORDINATOR)
         yield new, lambda: os.kill(pid, signal.SIGCONT)
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -132,78 +134,85 @@ def told(place: Place, broker: int) -> int:
     return code
 
 
+def offset_fetch(place: Place, broker: int, group: str, topic: str, partition: int) -> tuple[int, int]:
+    """Error code of OffsetFetch, and the committed offset: -1 with an error."""
+    kind = OffsetFetchRequest.OffsetFetchRequestTopic
+    asked = OffsetFetchRequest[5](group_id=group, topics=[kind(name=topic, partition_indexes=[partition])])
+    with place.cluster.nodes[broker].connect() as connection:
+        answer = connection.send(asked)
+    return answer.error_code, -1 if answer.error_code else answer.topics[0].partitions[0].committed_offset
+
+
 def answered(place: Place, broker: int, group: str, topic: str, partition: int) -> int:
     """The committed offset, as ``broker`` answers OffsetFetch once it has loaded."""
-    kind = OffsetFetchRequest.OffsetFetchRequestTopic
 
     def fetched() -> int | None:
-        asked = OffsetFetchRequest[5](group_id=group, topics=[kind(name=topic, partition_indexes=[partition])])
-        with place.cluster.nodes[broker].connect() as connection:
-            answer = connection.send(asked)
-        return None if answer.error_code else int(answer.topics[0].partitions[0].committed_offset)
+        code, offset = offset_fetch(place, broker, group, topic, partition)
+        return None if code else offset
 
     return wait_for("an answer", fetched)
 
 
-def test_a_watch_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
-    count = place.commits._count
+@contextmanager
+def coordinator_behind(place: Place) -> Iterator[tuple[int, int, Callable[[], None]]]:
+    """A coordinator that answers ``GROUP`` as before its last commit.
+
+    The broker, the offset that was committed last, and what ends the state.
+    """
     for _ in range(TRIES):
-        count += 1
         with new_leader(place, lambda: place.commits.commit(1, groups=1)) as (new, go_on):
-            # That a follower had learnt the high watermark in time is possible.
+            count = place.commits._count
+            # A follower that learnt the high watermark in time is possible.
             if answered(place, new, GROUP, TOPIC, 0) == count:
                 continue
-            noted = Noted()
-            before = {GROUP: {(TOPIC, partition): count for partition in range(64)}}
-            watch = Watch(place.client, place.client.topic(OFFSETS_TOPIC), before, noted, 0)
-            for _ in range(3):
-                assert watch.look() == {GROUP}
-                assert told(place, new) == OFFSET_NOT_AVAILABLE
-                assert answered(place, new, GROUP, TOPIC, 0) == count - 1
-            assert noted.of("backwards", "behind") == []
-            go_on()
-            watch.look_until_all_answer()
-            # Nor does it believe the replica that has not heard of the new leader.
-            assert {event["leader"] for event in noted.of("leader")} <= {new}
-            assert answered(place, new, GROUP, TOPIC, 0) == count
-            assert noted.of("backwards") == []
-            behind = sorted(noted.of("behind"), key=lambda event: event["partition"])
-            assert [
-                (event["group_id"], event["topic"], event["partition"], event["before"], event["after"])
-                for event in behind
-            ] == [(GROUP, TOPIC, partition, count, count - 1) for partition in range(64)]
-            assert all(event["coordinator"] == new and event["behind_ms"] > 0 for event in behind)
-            assert watch.look() == set()
+            yield new, count, go_on
             return
     pytest.fail("no coordinator was behind")
+
+
+def test_a_watch_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
+    with coordinator_behind(place) as (new, count, go_on):
+        noted = Noted()
+        before = {GROUP: {(TOPIC, partition): count for partition in range(64)}}
+        watch = Watch(place.client, place.client.topic(OFFSETS_TOPIC), before, noted, 0)
+        for _ in range(3):
+            assert watch.look() == {GROUP}
+            assert told(place, new) == OFFSET_NOT_AVAILABLE
+            assert answered(place, new, GROUP, TOPIC, 0) == count - 1
+        assert noted.of("backwards", "behind") == []
+        go_on()
+        watch.look_until_all_answer()
+        # Nor does it believe the replica that has not heard of the new leader.
+        assert {event["leader"] for event in noted.of("leader")} <= {new}
+        assert answered(place, new, GROUP, TOPIC, 0) == count
+        assert noted.of("backwards") == []
+        behind = sorted(noted.of("behind"), key=lambda event: event["partition"])
+        assert [
+            (event["group_id"], event["topic"], event["partition"], event["before"], event["after"]) for event in behind
+        ] == [(GROUP, TOPIC, partition, count, count - 1) for partition in range(64)]
+        assert all(event["coordinator"] == new and event["behind_ms"] > 0 for event in behind)
+        assert watch.look() == set()
 
 
 def test_stable_offsets_of_a_coordinator_that_is_behind(place: Place) -> None:
     """It answers NOT_COORDINATOR, after ``offsets.commit.timeout.ms`` (5 s): the command says so, and what helps."""
     info = place.client.topic(OFFSETS_TOPIC)
-    count = place.commits._count
-    for _ in range(TRIES):
-        count += 1
-        with new_leader(place, lambda: place.commits.commit(1, groups=1)) as (new, go_on):
-            if answered(place, new, GROUP, TOPIC, 0) == count:
-                continue
-            slow = {"request.timeout.ms": "8000", "default.api.timeout.ms": "20000"}
-            with Client(client_settings(place.cluster.nodes[new].bootstrap, slow)) as client:
+    with coordinator_behind(place) as (new, _, go_on):
+        slow = {"request.timeout.ms": "8000", "default.api.timeout.ms": "20000"}
+        with Client(client_settings(place.cluster.nodes[new].bootstrap, slow)) as client:
 
-                def ask(broker: int, group_ids: list[str]) -> dict[str, int]:
-                    asked = {group_id: [(TOPIC, 0)] for group_id in group_ids}
-                    answers = fetched_offsets(client, broker, asked, False, OFFSET_FETCH_VERSION)
-                    return {group_id: code for group_id, code, _ in answers if code}
+            def ask(broker: int, group_ids: list[str]) -> dict[str, int]:
+                asked = {group_id: [(TOPIC, 0)] for group_id in group_ids}
+                answers = fetched_offsets(client, broker, asked, False, OFFSET_FETCH_VERSION)
+                return {group_id: code for group_id, code, _ in answers if code}
 
-                with pytest.raises(ClusterError) as told:
-                    ask_coordinators(client, info, [GROUP], ask)
-                where = f"{OFFSETS_TOPIC}-{PARTITION}, broker {new}"
-                assert f"not within 20 s: group {GROUP!r} ({where}): error 16 (NOT_COORDINATOR)" in str(told.value)
-                assert "a commit of any group in this partition helps" in str(told.value)
-                go_on()
+            with pytest.raises(ClusterError) as told:
                 ask_coordinators(client, info, [GROUP], ask)
-            return
-    pytest.fail("no coordinator was behind")
+            where = f"{OFFSETS_TOPIC}-{PARTITION}, broker {new}"
+            assert f"not within 20 s: group {GROUP!r} ({where}): error 16 (NOT_COORDINATOR)" in str(told.value)
+            assert "a commit of any group in this partition helps" in str(told.value)
+            go_on()
+            ask_coordinators(client, info, [GROUP], ask)
 
 
 def canary(place: Place, noted: Noted) -> tuple[Canary, Any]:
@@ -236,7 +245,7 @@ def test_a_canary_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
             assert told(place, new) == OFFSET_NOT_AVAILABLE
             noted.clear()
             until(state, lambda: fetches(noted)[2:])
-            assert set(fetches(noted)) == {known - 1}
+            assert {(event["broker"], event["detail"]) for event in fetched(noted)} == {(new, known - 1)}
             assert (noted.of("backwards", "behind"), state.served_rounds) == ([], 0)
             go_on()
             until(state, lambda: noted.of("backwards", "behind"))
@@ -258,11 +267,13 @@ def test_a_canary_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
     pytest.fail("no coordinator was behind")
 
 
+def fetched(noted: Noted) -> list[Json]:
+    return [event for event in noted.of("probe") if (event["api"], event["answer"]) == ("OffsetFetch", "NONE")]
+
+
 def fetches(noted: Noted) -> list[int]:
     """Offsets that the canary was answered."""
-    return [
-        event["detail"] for event in noted.of("probe") if (event["api"], event["answer"]) == ("OffsetFetch", "NONE")
-    ]
+    return [event["detail"] for event in fetched(noted)]
 
 
 def test_offsets_that_are_gone_are_said_once(place: Place) -> None:

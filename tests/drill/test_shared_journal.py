@@ -57,7 +57,11 @@ def begun(journal: Any) -> None:
     journal.write("drill", journal_version=1)
 
 
-def test_what_was_written_is_read_and_is_the_local_file(path: str, tmp_path: Path) -> None:
+def test_what_was_written_is_read_and_is_the_local_file(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Probes that wait longer than this are put for themselves.
+    paces(monkeypatch, NEVER, NEVER)
     for place in (path, str(tmp_path / JOURNAL)):
         with open_journal(place) as journal:
             journal.write("drill", at_ms=1, journal_version=1, text="ünï\ud800")

@@ -12,6 +12,8 @@ import pytest
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Passing, Portion
 from coordinator_core.history.model import Deletions, PartitionHistory
+from coordinator_core.history.parts import Asked as HistoryAsked
+from coordinator_core.history.parts import history_parts
 from coordinator_core.history.read import read_history
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
@@ -46,7 +48,7 @@ def read(
         damage=damage,
         passes=passes,
     )
-    return found, deletions._instants, damage
+    return found, deletions.instants, damage
 
 
 def check_passes(snapshot: Snapshot, profile: Profile, on_damage: OnDamage = OnDamage.SALVAGE) -> None:
@@ -167,3 +169,29 @@ def test_most_batches_are_passed(tmp_path: Path) -> None:
     (log,) = discover([str(tmp_path)]).partitions
     left = list(Passing(["group-5"]).read(log, on_damage=OnDamage.FAIL, damage=[]))
     assert [batch.base_offset for _, batch, _ in left] == [0, *range(5, 400, 23)]
+
+
+def test_ids_that_are_no_utf8_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    """Several byte strings are one group then."""
+    value = encode_value(1, 3, {"offset": 7, "metadata": "", "commitTimestamp": NOW, "leaderEpoch": 1})
+    names = "orders", "orders-?", "orders-!", "orders-\ufffd"
+    keys = [encode_key(1, {"group": name, "topic": "t", "partition": at}) for at, name in enumerate(names)]
+    spoilt = [key.replace(b"?", b"\xff").replace(b"!", b"\xc3") for key in keys]
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    batches = [build_batch(at, [(key, value)], timestamp=NOW) for at, key in enumerate(spoilt)]
+    (place / f"{0:020d}.log").write_bytes(b"".join(batches))
+    snapshot, profile = discover([str(tmp_path)]), profile_for_release("3.9.2")
+    (log,) = snapshot.partitions
+    whole = read_history(
+        log, profile, groups=None, deletions=None, topic_names={}, on_damage=OnDamage.FAIL, damage=[]
+    ).groups
+    assert {name: len(group.versions) for name, group in whole.items()} == {"orders": 1, "orders-\ufffd": 3}
+    for name, group in whole.items():
+        found, _, _ = read(log, profile, [name], OnDamage.FAIL, passes=True)
+        assert found.groups == {name: group}
+    rows = [row for part in history_parts(snapshot, HistoryAsked(profile), []) for row in part.table.to_pylist()]
+    assert sorted((row["partition"], row["group_id"]) for row in rows) == [
+        (0, "orders"),
+        *((at, "orders-\ufffd") for at in (1, 2, 3)),
+    ]

@@ -18,9 +18,10 @@ from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions
 from coordinator_core.history.origins import settle_origins
+from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.table import HISTORY, _requests, history_tables
+from coordinator_core.history.table import HISTORY, _requests
 from coordinator_core.history.taking import take_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
@@ -59,8 +60,9 @@ def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
     return [row for group in groups for row in history_rows(group)]
 
 
-def tabled(snapshot: Snapshot, profile: Profile, **how: int) -> list[Row]:
-    tables = list(history_tables(snapshot, profile, on_damage=OnDamage.SALVAGE, damage=[], **how))
+def tabled(snapshot: Snapshot, profile: Profile, **how: Any) -> list[Row]:
+    asked = Asked(profile, snapshot.topic_names, OnDamage.SALVAGE, **how)
+    tables = [part.table for part in history_parts(snapshot, asked, [])]
     assert all(table.schema.equals(HISTORY) for table in tables)
     for table in tables:
         table.validate(full=True)
@@ -114,13 +116,13 @@ def test_large_metadata_are_read_a_block_at_a_time(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("coordinator_core.history.table.BLOCK_BYTES", 20_000)
     monkeypatch.setattr("coordinator_core.history.spill._WHOLE_BYTES", 0)
     monkeypatch.setattr("coordinator_core.history.taking._MOST_METADATA_BYTES", 10_000)
-    tables = list(history_tables(snapshot, profile, damage=[]))
+    tables = [part.table for part in history_parts(snapshot, Asked(profile), [])]
     assert len(tables) > 10
     assert all(sum(len(text.as_py().encode()) for text in table["metadata"]) < 60_000 for table in tables)
     assert sorted((row for table in tables for row in table.to_pylist()), key=_place) == expected
     monkeypatch.setenv(STANDING_VARIABLE, "1000")
     with pytest.raises(DamagedInputError, match="too_large"):
-        list(history_tables(snapshot, profile, damage=[]))
+        list(history_parts(snapshot, Asked(profile), []))
 
 
 def random_log(random: Random, directory: Path) -> Path:

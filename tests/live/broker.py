@@ -9,6 +9,7 @@ import base64
 import fcntl
 import hashlib
 import os
+import random
 import re
 import shutil
 import signal
@@ -28,8 +29,8 @@ POM = HERE / "pom.xml"
 CACHE = HERE.parent.parent / ".cache"
 KAFKA_VERSION = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_text())[1]  # type: ignore[index]
 
-START_SECONDS = 120
-"""Time that a broker may take to start or to load its partitions on a loaded machine."""
+START_SECONDS = 300
+"""Time that a broker may take to start or to load its partitions on a loaded machine: ten times what it takes alone."""
 
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options that make a JVM start fast and work slowly."""
@@ -50,6 +51,8 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "3",
+    # Open transactions stay open, however long a test takes.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
@@ -63,7 +66,16 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
 }
 
+_LOADED_GROUPS = rf"\[GroupCoordinator .*Finished loading .* from {wire.OFFSETS_TOPIC}-(\d+) with epoch (\d+)"
+_LOADED_TRANSACTIONS = (
+    rf"Completed loading transaction metadata from {wire.TRANSACTIONS_TOPIC}-(\d+) for coordinator epoch (\d+)"
+)
+
 T = TypeVar("T")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def wait_for(what: str, probe: Callable[[], T | None], seconds: float = START_SECONDS) -> T:
@@ -78,15 +90,39 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float = START_SE
         time.sleep(0.1)
 
 
+_FIRST_PORT, _LAST_PORT = 10_000, 32_767
+_RESERVATIONS: list[socket.socket] = []
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of loopback that no other caller on this machine gets while this process lives.
+
+    Servers bind them later, and again after each restart. So they are none that the kernel gives to outgoing
+    connections: it would, between a kill and the restart, even to a client that looks for the killed server.
+    """
+    found: list[int] = []
+    candidates = random.SystemRandom().sample(range(_FIRST_PORT, _last_port() + 1), 1000)
+    for port in candidates:
+        if len(found) == count:
+            return found
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            # An abstract name: the kernel forgets it when the process ends, however that ends.
+            reservation.bind(f"\0regroup-tests-port-{port}")
+            with socket.socket() as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            reservation.close()
+            continue
+        _RESERVATIONS.append(reservation)
+        found.append(port)
+    raise RuntimeError("no free ports")
+
+
+def _last_port() -> int:
+    first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    return min(_LAST_PORT, first_of_kernel - 1) if first_of_kernel > 2 * _FIRST_PORT else _LAST_PORT
 
 
 def new_cluster_id() -> str:
@@ -227,7 +263,7 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start, and return when clients can use the broker and it has loaded every offsets partition."""
+        """Start, and return when clients can use the broker and its coordinators have loaded every partition."""
         if not (self.log_dir / "meta.properties").exists():
             self.format(new_cluster_id())
         self._stderr = self.log_file.open("ab")
@@ -237,7 +273,7 @@ class Broker:
         self._process = subprocess.Popen(command, stdout=self._stderr, stderr=self._stderr, start_new_session=True)
         try:
             wait_for("Kafka to start", self._is_up, self.start_seconds)
-            wait_for("Kafka to load the offsets partitions", self._has_loaded, self.start_seconds)
+            wait_for("Kafka to load its coordinators", self._has_loaded, self.start_seconds)
         except BaseException:
             self.kill()
             raise
@@ -265,10 +301,11 @@ class Broker:
             return False
 
     def _has_loaded(self) -> bool:
-        """Whether every offsets partition was loaded under its current leader epoch.
+        """Whether every partition of groups and transactions was loaded under its current leader epoch.
 
         After a SIGKILL a partition is loaded twice: for the old leader epoch while the broker is still
-        fenced, and again for a newer one, so that the first load says nothing.
+        fenced, and again for a newer one, so that the first load says nothing. Metadata tell a new epoch before
+        the coordinators hear of it.
         """
         self._check_alive()
         with self.connect() as connection:
@@ -276,13 +313,14 @@ class Broker:
             if epochs == {}:
                 # The first question for a coordinator creates the topic.
                 connection.find_coordinator("")
-        if not epochs:
+            of_transactions = connection.leader_epochs(wire.TRANSACTIONS_TOPIC)
+        if not epochs or of_transactions is None:
             return False
-        loaded = re.findall(
-            rf"\[GroupCoordinator .*Finished loading .* from {wire.OFFSETS_TOPIC}-(\d+) with epoch (\d+)",
-            self.log_since_start(),
+        log = self.log_since_start()
+        return all(
+            set(wanted.items()) <= {(int(partition), int(epoch)) for partition, epoch in re.findall(loaded, log)}
+            for wanted, loaded in ((epochs, _LOADED_GROUPS), (of_transactions, _LOADED_TRANSACTIONS))
         )
-        return set(epochs.items()) <= {(int(partition), int(epoch)) for partition, epoch in loaded}
 
     def connect(self) -> wire.Connection:
         return wire.Connection("127.0.0.1", self.port)

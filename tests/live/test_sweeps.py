@@ -7,7 +7,6 @@ when the broker starts, some become due while it runs.
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from coordinator_core.log.types import PartitionLog
 from coordinator_core.releases import profile_for_release
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.lifecycle.sweeps import batches_of, log_end, logs, state_before, sweeps_of
-from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for
+from tests.live.broker import KAFKA_VERSION, Broker, Kafka, now_ms, wait_for
 from tests.live.scenario import OFFSETS_PARTITIONS, Scenario
 from tests.live.wire import OFFSETS_TOPIC
 
@@ -48,10 +47,6 @@ class Swept:
     loaded: dict[int, tuple[int, PartitionState]]
     left: dict[int, PartitionLog]
     end_ms: int
-
-
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def plan(state: PartitionState, now_ms: int) -> ExpiryPlan:
@@ -88,18 +83,18 @@ def states(log_dir: Path) -> dict[int, tuple[int, PartitionState]]:
 def swept(kafka: Kafka, scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     broker = Broker(kafka, tmp_path_factory.mktemp("sweeps") / "broker", SETTINGS)
     shutil.copytree(scenario.case.paths[0], broker.log_dir)
-    now_ms = clock_ms()
-    append_groups(broker.log_dir, now_ms)
+    started_ms = now_ms()
+    append_groups(broker.log_dir, started_ms)
     loaded = states(broker.log_dir)
     end_ms = max(
         item.expires_at_ms
         for _, state in loaded.values()
-        for item in (*plan(state, now_ms).tombstones, *plan(state, now_ms).forecast)
-        if item.expires_at_ms <= now_ms + RETENTION_MS + SOON_MS
+        for item in (*plan(state, started_ms).tombstones, *plan(state, started_ms).forecast)
+        if item.expires_at_ms <= started_ms + RETENTION_MS + SOON_MS
     )
     try:
         broker.start()
-        wait_for("the time of the last expiry", lambda: clock_ms() > end_ms)
+        wait_for("the time of the last expiry", lambda: now_ms() > end_ms)
         wait_for(
             "the last sweep",
             lambda: not any(plan(s, end_ms).tombstones for _, s in states(broker.log_dir).values()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -27,7 +26,7 @@ from coordinator_core.records.codec import decode_key, decode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
 from tests.lifecycle.sweeps import batches_of, log_end, logs
-from tests.live.broker import KAFKA_VERSION, Kafka, wait_for
+from tests.live.broker import KAFKA_VERSION, Kafka, now_ms, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 from tests.recording.answers import answers
 from tests.recording.brokers import OFFSETS_PARTITIONS, RELEASES, Recorded, RecordedBroker
@@ -66,10 +65,6 @@ def session_with(broker: RecordedBroker) -> Session:
 
 def profile_of(broker: RecordedBroker) -> Profile:
     return profile_for_release(broker.recorded.version, broker.recorded.coordinator)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @pytest.fixture(scope="module", params=[*BROKERS])

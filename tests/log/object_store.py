@@ -26,7 +26,7 @@ CREDENTIALS = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
-START_SECONDS = 60
+START_SECONDS = 300
 
 
 @dataclass(frozen=True)

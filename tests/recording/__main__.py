@@ -16,7 +16,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import Release
-from tests.live.broker import START_SECONDS
+from tests.live.broker import START_SECONDS, now_ms
 from tests.live.group_protocol import Json
 from tests.recording.answers import answers, settled_answers
 from tests.recording.brokers import NEWEST_TOOLS, RELEASES, Recorded, RecordedBroker, RecordedKafka
@@ -56,7 +56,7 @@ class Recording:
         finally:
             broker.kill()
             script.close()
-        killed_ms = _now_ms()
+        killed_ms = now_ms()
         self._open_transactions_of = script.open_transactions_of
         self._steps = [*script.steps, "SIGKILL: snapshot before"]
         self._snapshot("before", broker, killed_ms, live)
@@ -78,7 +78,7 @@ class Recording:
             session.close()
         finally:
             sweeping.kill()
-        self._snapshot("after", sweeping, _now_ms(), live)
+        self._snapshot("after", sweeping, now_ms(), live)
 
     def _session(self, broker: RecordedBroker) -> Session:
         return Session(broker.port, self._recorded.release)
@@ -163,10 +163,6 @@ def _dumped_files(kafka: RecordedKafka, files: str) -> tuple[str, str]:
     if died:
         text += f"{died[0]}[tool ended: {done.returncode}]\n"
     return text, error[0] if error else str(done.returncode or "")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _write(path: Path, document: Any, indent: int | None = None) -> None:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from coordinator_core.groups.hashing import partition_for
+from tests.live.broker import now_ms
 from tests.live.group_protocol import Json
 from tests.recording.brokers import OFFSETS_PARTITIONS
 from tests.recording.script import TOPICS
@@ -40,7 +41,7 @@ def answers(session: Session) -> Json:
     groups = {row["groupId"]: _group(session, row["groupId"], row["groupType"]) for row in listed}
     for row in listed:
         row["groupType"] = groups[row["groupId"]]["type"]
-    return {"capturedAtMs": time.time_ns() // 1_000_000, "listGroups": listed, "groups": groups}
+    return {"capturedAtMs": now_ms(), "listGroups": listed, "groups": groups}
 
 
 def _until_loaded(session: Session, group: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -190,9 +189,7 @@ class RecordedBroker(Broker):
     def start(self) -> None:
         if self._zookeeper is not None:
             self._zookeeper.start()
-            if (self.log_dir / "meta.properties").exists():
-                # ZooKeeper keeps the killed broker's session until its timeout after the restart.
-                time.sleep(6)
+            self._zookeeper.wait_until_gone("/brokers/ids/1")
         super().start()
 
     def format(self, cluster_id: str) -> None:

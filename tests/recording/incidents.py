@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster.kit import capture_from
+from tests.live.broker import now_ms
 from tests.live.group_protocol import Json
 from tests.recording import expiry_incidents, member_incidents
 from tests.recording.brokers import Recorded, RecordedBroker
@@ -68,7 +69,7 @@ def record(log: LogOf, output: Path, scratch: Path) -> Json:
     recorded = Recorded.of(log.release)
     broker = RecordedBroker(recorded, recorded.fetch(), scratch / "broker", log.settings)
     plays: list[tuple[str, Play]] = []
-    began = time.time_ns() // 1_000_000
+    began = now_ms()
     broker.start()
     try:
         stage = Stage(broker)
@@ -93,7 +94,7 @@ def record(log: LogOf, output: Path, scratch: Path) -> Json:
         "kafka": log.release,
         "settings": dict(sorted(broker.settings.items())),
         "began_ms": began,
-        "ended_ms": time.time_ns() // 1_000_000,
+        "ended_ms": now_ms(),
         "incidents": [_described(log, id, play) for id, play in plays],
     }
 

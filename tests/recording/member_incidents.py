@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import time
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.records.codec import encode_key
+from tests.live.broker import now_ms
 from tests.live.wire import OFFSETS_TOPIC
 from tests.log.builders import build_batch
 from tests.recording.script import ConsumerMember, Producer, ShareMember, downgrade, settle
@@ -398,7 +398,7 @@ def forged(play: Play) -> None:
         batch = build_batch(
             0,
             [(key, None) for key in keys],
-            timestamp=time.time_ns() // 1_000_000,
+            timestamp=now_ms(),
             producer_id=producer_id["producerId"],
             producer_epoch=producer_id["producerEpoch"],
             base_sequence=0,

@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.live.broker import now_ms
 from tests.recording import answers as answering
 from tests.recording import session as asking
-from tests.recording.__main__ import NO_SWEEP, SWEEPS, Recording, _now_ms
+from tests.recording.__main__ import NO_SWEEP, SWEEPS, Recording
 from tests.recording.answers import answers
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.random_script import RandomScript
@@ -64,7 +65,7 @@ class RandomRecording(Recording):
         finally:
             broker.kill()
             script.close()
-        killed_ms = _now_ms()
+        killed_ms = now_ms()
         self._open_transactions_of = script.groups_in_transactions
         self._steps = [*script.steps, *script.refused]
         print(len(script.steps), "done,", len(script.refused), "refused", flush=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import zstandard
 from kafka import KafkaProducer
 
 from coordinator_core.groups.hashing import partition_for
-from tests.live.broker import wait_for
+from tests.live.broker import now_ms, wait_for
 from tests.live.group_protocol import Json
 from tests.live.wire import OFFSETS_TOPIC
 from tests.recording.brokers import OFFSETS_PARTITIONS, RecordedBroker
@@ -41,14 +40,14 @@ class Play:
     @contextmanager
     def act(self, what: str, *, fault: bool = False) -> Iterator[None]:
         """Something that is done to the group; a ``fault`` is what the incident comes from."""
-        began, first = _now_ms(), self.stage.log_end(self.group)
+        began, first = now_ms(), self.stage.log_end(self.group)
         yield
         self.acts.append(
             {
                 "what": what,
                 "fault": fault,
                 "from_ms": began,
-                "to_ms": _now_ms(),
+                "to_ms": now_ms(),
                 "offsets_partition": partition_for(self.group, self.stage.offsets_partitions),
                 "first": first,
                 "end": self.stage.log_end(self.group),
@@ -214,7 +213,3 @@ def pack(directory: Path, target: Path) -> None:
                 with path.open("rb") as file:
                     archive.addfile(entry, file)
     target.write_bytes(zstandard.ZstdCompressor(level=19).compress(packed.getvalue()))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

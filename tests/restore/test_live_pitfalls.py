@@ -52,7 +52,7 @@ def stopped(event: int, *command: str | Path) -> subprocess.Popen[bytes]:
 
 def goes_on(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGCONT)
-    return process.wait(120)
+    return process.wait(600)
 
 
 def errors(directory: Path) -> dict[str, set[str]]:
@@ -103,7 +103,8 @@ def test_errors_of_single_partitions_leave_the_others(place: Place, tmp_path: Pa
         regroup("restore", "verify", directory, *place.server, "--format", "json", code=ExitCode.APPLY_FAILED).stdout
     )
     assert len(unproved["records"]) == 3
-    place.admin.create_topics({"no-such-topic": {"num_partitions": 1, "replication_factor": 1}})
+    topic = {"no-such-topic": {"num_partitions": 1, "replication_factor": 1}}
+    place.admin.create_topics(topic, wait_for_metadata=True)
     regroup(*apply, code=ExitCode.APPLY_FAILED)
     assert ("no-such-topic", 0) in place.held("partial")["partial"]
     assert events(directory / "journal.jsonl", "end", group_id="partial")[1]["written"] == 1
@@ -292,6 +293,14 @@ def test_a_quota_makes_it_slower_and_no_less_true(place: Place, tmp_path: Path) 
     set_quota(place.admin, 0.1)
     try:
         with Watched(client_settings(place.broker.bootstrap, {})) as client:
+
+            def is_throttled() -> bool:
+                client.brokers()
+                return client.throttled_ms > 0
+
+            # Brokers hear of a quota after the client that set it.
+            wait_for("the quota", is_throttled)
+            client.throttled_ms = 0
             _, results = apply_plan(client, plan, directory, ApplyOptions())
             assert client.throttled_ms > 0
     finally:

@@ -12,19 +12,21 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.protocol.admin import DescribeConfigsRequest
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.groups.hashing import partition_for
 from tests.cluster.kit import TOPIC, Commits
 from tests.cluster.three import IDS, ThreeBrokers, three_brokers
 from tests.drill.kit import events, signalled
-from tests.live.broker import Kafka
+from tests.live.broker import Kafka, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 from tests.restore.kit import regroup
 
@@ -36,6 +38,9 @@ SETTINGS = {
     # Leaders move when the test says so.
     "auto.leader.rebalance.enable": "false",
 }
+COMMITTING = [f"g-{number}" for number in range(12)]
+"""Groups for which :class:`Commits` commits; they have a coordinator in every offsets partition."""
+TOPIC_RESOURCE = 2
 
 
 Place = tuple[ThreeBrokers, Commits]
@@ -49,9 +54,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def commit_everywhere(commits: Commits) -> None:
     """Commit in every offsets partition."""
-    groups = 12
-    assert len({partition_for(f"g-{number}", OFFSETS_PARTITIONS) for number in range(groups)}) == OFFSETS_PARTITIONS
-    commits.commit(groups, groups)
+    assert len({partition_for(group, OFFSETS_PARTITIONS) for group in COMMITTING}) == OFFSETS_PARTITIONS
+    commits.commit(len(COMMITTING), len(COMMITTING))
+
+
+def when_configured(place: Place, nodes: list[int], name: str, value: str) -> None:
+    """Once the logs of the offsets topic have the setting, on each of these brokers.
+
+    A broker tells a setting that it has heard of before its logs have it. It takes one change of metadata after the
+    other: once it has a partition of a topic made since, that change is done.
+    """
+    cluster, commits = place
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=OFFSETS_TOPIC, configuration_keys=[name]
+    )
+
+    def told(node: int) -> bool:
+        with cluster.nodes[node].connect() as connection:
+            (result,) = connection.send(DescribeConfigsRequest[1](resources=[resource])).results
+        return [config.value for config in result.configs] == [value]
+
+    wait_for(f"{name}={value}", lambda: all(map(told, nodes)))
+    topic = f"made-after-{name}-{value}"
+    commits.admin.create_topics({topic: {"num_partitions": 1, "replication_factor": len(IDS)}})
+    wait_for(topic, lambda: all((cluster.nodes[node].log_dir / f"{topic}-0").exists() for node in nodes))
 
 
 def planned(place: Place, groups: Iterable[str], scratch: Path) -> list[str]:
@@ -85,7 +111,7 @@ def applied_through(place: Place, prefix: str, scratch: Path, happens: Callable[
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         happens()
         process.send_signal(signal.SIGCONT)
-        code = process.wait(300)
+        code = process.wait(600)
     finally:
         process.kill()
         process.wait()
@@ -104,6 +130,7 @@ def applied_through(place: Place, prefix: str, scratch: Path, happens: Callable[
 def test_coordinators_that_move_meanwhile(place: Place, tmp_path: Path) -> None:
     """Every offsets partition gets another leader: the brokers that the apply asks are none any more."""
     cluster, _ = place
+    cluster.when_in_sync()
     before = cluster.leaders()
 
     def move() -> None:
@@ -113,8 +140,14 @@ def test_coordinators_that_move_meanwhile(place: Place, tmp_path: Path) -> None:
                 for partition, leader in before.items()
             }
             admin.alter_partition_reassignments(orders)
-            admin.elect_leaders(0, {OFFSETS_TOPIC: list(before)})
-        cluster.when_moved(before)
+
+            def moved() -> bool:
+                # The controller elects nobody whom it has just found out of sync.
+                with suppress(KafkaError):
+                    admin.elect_leaders(0, {OFFSETS_TOPIC: list(before)})
+                return cluster.have_moved(before)
+
+            wait_for("other leaders", moved)
 
     applied_through(place, "moved", tmp_path, move)
 
@@ -144,6 +177,7 @@ def test_coordinators_whose_logs_take_no_record(place: Place, tmp_path: Path) ->
     properties.write_text("default.api.timeout.ms=40000\n")
     commits.configure({"min.insync.replicas": str(len(IDS))})
     try:
+        when_configured(place, [node for node in IDS if node != lost], "min.insync.replicas", str(len(IDS)))
         failed = regroup(*apply, "--command-config", properties, code=ExitCode.APPLY_FAILED)
         leaders = cluster.leaders()
     finally:
@@ -160,5 +194,7 @@ def test_coordinators_whose_logs_take_no_record(place: Place, tmp_path: Path) ->
         assert error["error"] in failed.stderr
     begun = {event["group_id"] for event in events(directory / "journal.jsonl", "begin")}
     assert begun == {min(one for one in groups if partitions[one] == number) for number in partitions.values()}
+    # Until the setting has gone back everywhere, and what stands in the logs is replicated.
+    commit_everywhere(commits)
     regroup(*apply)
     proved(place, directory, len(groups))

@@ -97,8 +97,10 @@ def prepared(broker: RecordedBroker) -> None:
     # The first question for a group creates the offsets topic.
     with broker.connect() as connection:
         wait_for("the offsets topic", lambda: connection.find_coordinator("g") >= 0)
-    segments = f"__consumer_offsets-*/{segment_name(0)}"
-    wait_for("its partitions", lambda: len(list(broker.log_dir.glob(segments))) == PARTITIONS)
+    # Without the file that names its topic, a partition is none after the kill.
+    for name in (segment_name(0), "partition.metadata"):
+        files = f"__consumer_offsets-*/{name}"
+        wait_for("its partitions", lambda files=files: len(list(broker.log_dir.glob(files))) == PARTITIONS)
     admin.close()
     broker.kill()
     write_failing_log(broker.log_dir)

@@ -46,10 +46,29 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `written_by` | `kafka`, or `redpanda`: groups are where [Redpanda](cli.md#logs-of-other-brokers) puts them |
 """
 
+_HISTORY = """\
+## `history`, beside a run
+
+On request only, and not in the run: `<output>/<cluster>/<window>/_history/<run id>/<id>/history/part-*.parquet` and,
+written last, `history.json` in the directory above. A row is a value of an offset key, of all groups or of chosen ones;
+[investigate](investigate.md#the-table-history) has the columns, and how it is written. Rows are in the order of the
+files in `history.json`: by offsets partition, those of a group together. `history.json` has:
+
+| field | meaning |
+|---|---|
+| `regroup_version`, `history_version`, `versions` | what wrote the table, and how |
+| `run`, `sources` | the run, null for the table of a snapshot; the log directories |
+| `profile`, `profile_inferred`, `offsets_retention_ms` | rules that causes are told by; the retention, where known |
+| `groups` | the groups asked for, null: all |
+| `complete`, `damage` | as in a manifest |
+| `engine`, `seconds` | `spark`, and how long it took |
+| `rows`, `files`, `proofs`, `hash` | as of a table in a manifest; `hash` is that of `regroup history --digest` |
+"""
+
 
 def tables_page() -> str:
     """The whole page, Markdown."""
-    return "\n".join([_HEAD, *(_section(table) for table in TABLES.values())])
+    return "\n".join([_HEAD, *(_section(table) for table in TABLES.values()), _HISTORY])
 
 
 def _section(table: TableSchema) -> str:

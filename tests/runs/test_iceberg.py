@@ -209,15 +209,49 @@ def test_a_new_column_comes_to_an_older_table(
 
 
 def test_two_at_once(run: Run, tmp_path: Path) -> None:
-    """Commits that come second are decided anew: the window has one run."""
+    """Commits that come second are decided anew; where tables have different runs, one registration fails."""
     both = [run, published(tmp_path, "r2")]
     with Tables("lake", "regroup", properties(tmp_path)) as tables, ThreadPoolExecutor() as threads:
         tables.register(published(tmp_path, "first", "v"))
-        assert len(list(threads.map(lambda each: tables.register(each), both))) == 2
+        tasks = [threads.submit(tables.register, each) for each in both]
+        failures = [task.exception() for task in tasks]
         for name in TABLES:
             found = rows(tmp_path, name)
             assert len(set(found["run_id"].to_pylist())) <= 2, name
             assert found.num_rows == 2 * run.table(name).num_rows
+        there = run_ids(tmp_path) - {"first"}
+        assert len(there) == 1 or any(isinstance(failure, CatalogError) for failure in failures)
+        assert all(is_registered(each.path) for each in both if each.manifest["run_id"] in there)
+        tables.register(run)
+    assert run_ids(tmp_path) == {"first", "r1"}
+
+
+def test_another_run_in_some_tables_is_told(
+    run: Run, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, check_whole = published(tmp_path, "r2"), Tables._check_whole
+
+    def late(self: Tables, *others: Any) -> None:
+        if self is tables:
+            # Another registration, of which some commits came before those of this one.
+            files = iceberg._files_of(again, "offsets")
+            self._commit("offsets", iceberg.run_place(again), MAIN, files, {})
+        check_whole(self, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "_check_whole", late)
+        with pytest.raises(CatalogError, match="another run of the window w was registered at the same time"):
+            tables.register(run)
+    tables.register(again)
+    assert run_ids(tmp_path) == {"r2"}
+
+
+def test_a_catalogue_that_cannot_begin_leaves_no_note(run: Run, tables: Tables, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "catalog.db") as catalog:
+        catalog.execute("DROP TABLE iceberg_namespace_properties")
+    with pytest.raises(CatalogError, match="no such table"):
+        tables.register(run)
+    assert not is_registered(run.path)
 
 
 def test_an_overtaken_commit_is_decided_anew(

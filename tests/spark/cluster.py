@@ -18,7 +18,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 WORKERS = 2
 WORKER_MEMORY = "512m"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-START_SECONDS = 120
+START_SECONDS = 300
 
 
 @dataclass(frozen=True)

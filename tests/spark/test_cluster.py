@@ -30,7 +30,7 @@ from ..building import ROOT, build_environment
 from ..log.object_store import ObjectStore, object_store
 from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
-PATIENCE_SECONDS = 240
+PATIENCE_SECONDS = 600
 LOG = Workload(
     "cluster",
     12_000_000,

@@ -35,7 +35,7 @@ def app(*arguments: str, command: list[str] | None = None) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
 
 

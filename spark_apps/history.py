@@ -1,0 +1,203 @@
+"""Spark app ``history``: the table ``history`` of a snapshot or of the log of a run, some offsets partitions a task.
+
+Prints one line of JSON: the directory of the table, and what ``history.json`` there says of it.
+
+    spark-submit spark_apps/history.py --run RUN
+    spark-submit spark_apps/history.py --snapshot LOGDIR --output DIR --group GROUP
+    python -m spark_apps.history --master 'local[2]' --pin FILE --output DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator_core import __version__
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.releases import PROFILE_RELEASES, chosen_profile
+from coordinator_core.untrusted import visible_lines
+from spark_apps.exits import App
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from coordinator_core.log.types import Snapshot
+    from coordinator_core.reports.history_publish import PartFile
+    from coordinator_core.rules.beside import Beside
+    from spark_apps.history_tasks import Answer, HistoryTask
+
+PROGRAM = "regroup-history"
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; ends the process with exit code 2 when they are not usable."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Write the table history of a copy of the offsets log.")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", metavar="RUN", help="directory of a published run: its log, as far as it has read it")
+    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read what it pins")
+    source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
+    parser.add_argument("--output", metavar="DIR", help="directory of the table (path or URI; of a run: beside it)")
+    parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
+    parser.add_argument("--group", action="append", default=[], metavar="GROUP", help="only this group (repeatable)")
+    parser.add_argument("--offsets-retention-ms", type=int, metavar="MS", help="offsets.retention.minutes, in ms")
+    rules = parser.add_mutually_exclusive_group()
+    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules")
+    rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
+    parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
+    damage = parser.add_mutually_exclusive_group()
+    damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
+    damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    arguments = parser.parse_args(argv)
+    if arguments.coordinator and not arguments.kafka_version:
+        parser.error("--coordinator goes with --kafka-version")
+    if arguments.output is None and arguments.run is None:
+        parser.error("--output goes with --snapshot and --pin")
+    if arguments.offsets_retention_ms is not None and arguments.offsets_retention_ms < 1:
+        parser.error("--offsets-retention-ms must be at least 1")
+    return arguments
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Check everything that can be checked without Spark, then start it."""
+    from coordinator_core.history.parts import Asked
+    from coordinator_core.ingest.unknown import is_unknown
+    from coordinator_core.releases import profile_from_label
+    from coordinator_core.reports.history_publish import HistoryWriter, place_beside
+    from coordinator_core.rules.topics import configured_retention_ms, read_topics
+    from coordinator_core.rules.transaction_log import read_transaction_log
+    from coordinator_core.runs.place import check_component, new_run_id, source_directories
+    from coordinator_core.runs.read import open_run
+    from coordinator_core.storage import join
+
+    began = time.perf_counter()
+    profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
+    snapshot, beside = _source(arguments)
+    if arguments.run is not None and profile is None:
+        profile = profile_from_label(open_run(arguments.run).profile)
+    output, run_id = arguments.output or place_beside(arguments.run), arguments.run_id
+    if arguments.output is None and run_id is None:
+        run_id = new_run_id()
+    if run_id is not None:
+        check_component("run_id", run_id)
+        output = join(output, run_id)
+    for text in beside.notes:
+        print(f"{PROGRAM}: {visible_lines(text)}", file=sys.stderr)
+    topics = None if beside.topics is None else read_topics(beside.topics)
+    transactional_ids = read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {}
+
+    with HistoryWriter(output, sources=source_directories(snapshot)) as writer:
+        from coordinator_core.fold.inference import infer_profile
+        from spark_apps.history_tasks import HistoryTask
+        from spark_apps.session import Session
+
+        session = Session(PROGRAM, arguments.master)
+        try:
+            chosen = profile or infer_profile(snapshot.partitions)
+            asked = Asked(
+                chosen,
+                snapshot.topic_names,
+                OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage),
+                frozenset(arguments.group) or None,
+                arguments.offsets_retention_ms or configured_retention_ms(topics),
+                transactional_ids,
+            )
+            parts, damage = write_in_tasks(session.context, snapshot, HistoryTask(asked, output))
+        finally:
+            session.stop()
+        damage = [*filter(is_unknown, snapshot.damage), *damage]
+        document = writer.commit(
+            parts,
+            {
+                "run": arguments.run,
+                "sources": list(snapshot.sources),
+                "profile": chosen.label,
+                "profile_inferred": profile is None,
+                "groups": None if asked.groups is None else sorted(asked.groups),
+                "offsets_retention_ms": asked.retention_ms,
+                "complete": not damage,
+                "damage": [entry.as_dict() for entry in damage],
+                "engine": "spark",
+                "seconds": round(time.perf_counter() - began, 3),
+            },
+        )
+    told = {name: value for name, value in document.items() if name not in ("files", "proofs", "versions")}
+    # Group ids may be anything: as ASCII no terminal obeys them.
+    print(json.dumps({"history": output, **told}), flush=True)
+    session.close()
+
+
+def _source(arguments: argparse.Namespace) -> tuple[Snapshot, Beside]:
+    """The snapshot, and what lies beside it; of a run no more than it has read."""
+    from coordinator_core.fold.pin import check_pin, read_pin
+    from coordinator_core.log.discovery import discover
+    from coordinator_core.replay.writer import refuse_other_rules
+    from coordinator_core.rules.beside import beside_log, beside_run
+    from coordinator_core.runs.inputs import snapshot_of_run
+    from coordinator_core.runs.read import open_run
+
+    if arguments.run is not None:
+        run = open_run(arguments.run)
+        run.refuse_other_rules()
+        return snapshot_of_run(run), beside_run(run)
+    if arguments.pin is not None:
+        pin = read_pin(arguments.pin)
+        check_pin(pin)
+        snapshot = pin.snapshot
+    else:
+        snapshot = discover(arguments.snapshot)
+    refuse_other_rules(snapshot)
+    return snapshot, beside_log(snapshot.sources)
+
+
+def write_in_tasks(
+    context: SparkContext, snapshot: Snapshot, rules: HistoryTask, bytes_per_task: int | None = None
+) -> tuple[list[PartFile], list[Any]]:
+    """The files of the table, and the damage that was read past, by offsets partition.
+
+    Small partitions share a task up to ``bytes_per_task`` (default: as suits the session). Raises what the first
+    partition that cannot be read ends with.
+    """
+    from spark_apps.engine import in_tasks
+    from spark_apps.history_tasks import Again, judge_partition, take_partitions
+    from spark_apps.packing import packed, task_bytes
+
+    logs = snapshot.partitions
+    sizes = [log.size for log in logs]
+    limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
+    works = [logs[run.start : run.stop] for run in packed(sizes, limit)]
+    # The largest first, so that none is left alone in the end.
+    order = sorted(range(len(works)), key=lambda at: -sum(log.size for log in works[at]))
+    done = in_tasks(context, partial(take_partitions, rules=rules), [works[at] for at in order])
+    answers = [answer for _, answer in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
+    _raise_first(answers)
+    lessons = tuple(answer.lessons for answer in answers)
+    again = [
+        (answer.records[log.offsets_partition], Again(log, answer.special, lessons))
+        for work, answer in zip(works, answers, strict=True)
+        for log in work
+        if log.offsets_partition in answer.records
+    ]
+    again.sort(key=lambda item: -item[0])
+    judged = in_tasks(context, partial(judge_partition, rules=rules), [item for _, item in again])
+    _raise_first(judged)
+    parts = [part for answer in [*answers, *judged] for part in answer.parts]
+    return parts, [entry for answer in answers for found in answer.damage.values() for entry in found]
+
+
+def _raise_first(answers: Sequence[Answer]) -> None:
+    failures = {number: error for answer in answers for number, error in answer.failures.items()}
+    if failures:
+        raise failures[min(failures)]
+
+
+APP = App(PROGRAM, parse_arguments, execute)
+
+if __name__ == "__main__":
+    APP.main()

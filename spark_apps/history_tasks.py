@@ -1,0 +1,135 @@
+"""Tasks of the app ``history``: each reads offsets partitions, or reads again what all of them have to be known for.
+
+Rows and what partitions tell each other go through files, as in :mod:`spark_apps.tasks`; only files in the answer that
+Spark took count. Input that cannot be read is an answer, not an exception.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.history.lessons import Lessons
+from coordinator_core.history.parts import THREADS, Asked, first_part, learned_from, second_part, take
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.reports.history_publish import PartFile, write_part
+from coordinator_core.runs.publish import STAGING
+
+_SPECIAL = pa.schema({"offsets_partition": pa.int32(), "group_id": pa.string(), "records": pa.int64()})
+
+
+@dataclass(frozen=True)
+class HistoryTask:
+    """Arguments that all tasks of a table share."""
+
+    asked: Asked
+    directory: str
+
+    def new_path(self, kind: str) -> str:
+        """Name of a file that no other attempt writes."""
+        return storage.join(self.directory, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
+
+
+@dataclass
+class Answer:
+    """Answer of a task.
+
+    ``parts`` are the files with its rows; ``lessons`` and ``special`` files with what its partitions tell, and with
+    their groups that have to be read again. ``records`` counts, by offsets partition, the records of those of them that
+    are asked for; partitions without such groups are not there. ``damage`` is what was read past, ``failures`` why a
+    partition cannot be read.
+    """
+
+    parts: list[PartFile] = field(default_factory=list)
+    lessons: str = ""
+    special: str = ""
+    records: dict[int, int] = field(default_factory=dict)
+    damage: dict[int, list[Damage]] = field(default_factory=dict)
+    failures: dict[int, DamagedInputError | UsageError] = field(default_factory=dict)
+
+
+def take_partitions(logs: Sequence[PartitionLog], rules: HistoryTask) -> Answer:
+    """Read partitions that follow each other, and write the first part of their rows."""
+    answer, lessons, special = Answer(), Lessons(), dict[int, dict[str, int]]()
+    with ThreadPoolExecutor(THREADS) as thread:
+        for log in logs:
+            number, damage = log.offsets_partition, list[Damage]()
+            try:
+                taken = take(log, rules.asked, lessons, thread, damage)
+                for _ in learned_from(taken, rules.asked, lessons):
+                    pass
+                part = write_part(rules.directory, number, 0, first_part(taken, rules.asked, thread))
+            except (DamagedInputError, UsageError) as error:
+                answer.failures[number] = error
+                break
+            if part is not None:
+                answer.parts.append(part)
+            if taken.special:
+                special[number] = dict(taken.special)
+                wanted = rules.asked.wanted(taken.special)
+                # A group that has only committed in transactions counts none.
+                answer.records |= {number: sum(wanted.values())} if wanted else {}
+            if damage:
+                answer.damage[number] = damage
+    if not answer.failures:
+        answer.lessons = rules.new_path("lessons")
+        system, inner = storage.filesystem(answer.lessons)
+        with system.open_output_stream(inner) as file:
+            lessons.write(file)
+        answer.special = _write_special(special, rules.new_path("special"))
+    return answer
+
+
+@dataclass(frozen=True)
+class Again:
+    """A partition whose groups in the file ``special`` are read again; ``lessons`` are files, in the order of
+    partitions."""
+
+    log: PartitionLog
+    special: str
+    lessons: tuple[str, ...]
+
+
+def judge_partition(work: Again, rules: HistoryTask) -> Answer:
+    """Write the second part of the rows of a partition."""
+    answer, lessons, number = Answer(), Lessons(), work.log.offsets_partition
+    for path in work.lessons:
+        lessons.take(Lessons.read(pa.BufferReader(_read(path))))
+    special = _read_special(work.special, number)
+    try:
+        part = write_part(rules.directory, number, 1, second_part(work.log, special, lessons, rules.asked))
+    except (DamagedInputError, UsageError) as error:
+        answer.failures[number] = error
+        return answer
+    if part is not None:
+        answer.parts.append(part)
+    return answer
+
+
+def _write_special(special: dict[int, dict[str, int]], path: str) -> str:
+    rows = [(number, *item) for number, groups in special.items() for item in groups.items()]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in _SPECIAL)
+    arrays = [pa.array(column, one.type) for column, one in zip(columns, _SPECIAL, strict=True)]
+    system, inner = storage.filesystem(path)
+    with system.open_output_stream(inner) as file, pa.ipc.new_stream(file, _SPECIAL) as stream:
+        stream.write_batch(pa.record_batch(arrays, schema=_SPECIAL))
+    return path
+
+
+def _read_special(path: str, offsets_partition: int) -> dict[str, int]:
+    with pa.ipc.open_stream(_read(path)) as stream:
+        rows = stream.read_all()
+    columns = (rows.column(name).to_pylist() for name in _SPECIAL.names)
+    return {group: records for number, group, records in zip(*columns, strict=True) if number == offsets_partition}
+
+
+def _read(path: str) -> pa.Buffer:
+    system, inner = storage.filesystem(path)
+    with system.open_input_file(inner) as file:
+        return file.read_buffer()

@@ -1,0 +1,88 @@
+"""A canary's own commits: those that it gave up may be carried out behind later ones, and hide no loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.drill.canaries import Canary, canaries
+
+UNKNOWN_MEMBER_ID = 25
+PARTITION = 1
+
+
+class Coordinator:
+    """A cluster of one broker, as a client sees it; ``held`` are committed offsets by partition."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, int] = {}
+        self.is_deaf = False
+        """Whether commits get no answer; :attr:`unread` has them then."""
+        self.unread: list[tuple[int, int]] = []
+
+    def ask(self, make: Callable[[], Any], broker: int | None = None, *, patience: float | None = None) -> Any:
+        request = make()
+        match type(request).__name__:
+            case "FindCoordinatorRequest":
+                return SimpleNamespace(error_code=0, node_id=1)
+            case "HeartbeatRequest":
+                return SimpleNamespace(error_code=UNKNOWN_MEMBER_ID)
+            case "OffsetFetchRequest":
+                (index,) = request.topics[0].partition_indexes
+                return self._of(SimpleNamespace(error_code=0, committed_offset=self.held.get(index, -1)))
+        (row,) = request.topics[0].partitions
+        if self.is_deaf:
+            self.unread.append((row.partition_index, row.committed_offset))
+            raise ClusterError("broker 1 gives no answer")
+        self.held[row.partition_index] = row.committed_offset
+        return self._of(SimpleNamespace(error_code=0))
+
+    @staticmethod
+    def _of(row: Any) -> Any:
+        return SimpleNamespace(error_code=0, topics=[SimpleNamespace(partitions=[row])])
+
+
+def canary(coordinator: Coordinator) -> tuple[Any, list[str]]:
+    """A canary that has committed once, whose rounds are the test's to do; its events, without probes."""
+    said: list[str] = []
+
+    def note(event: str, **_: object) -> None:
+        if event != "probe":
+            said.append(event)
+
+    one: Canary = canaries("drill", [PARTITION], 3)[0]
+    (state,) = Canaries(coordinator, [one], note, 0)._states  # type: ignore[arg-type]
+    state.round()
+    return state, said
+
+
+def test_a_commit_that_was_given_up_and_comes_behind_a_later_one_is_no_loss() -> None:
+    coordinator = Coordinator()
+    state, said = canary(coordinator)
+    coordinator.is_deaf = True
+    state.round()
+    assert coordinator.unread == [(PARTITION, 2)]
+    coordinator.is_deaf = False
+    state.round()
+    assert coordinator.held == {PARTITION: 3}
+    coordinator.held.update(coordinator.unread)
+    state.served_rounds = 0
+    for _ in range(SERVED_ROUNDS):
+        state.round()
+    assert (said, state.served_rounds, coordinator.held) == ([], SERVED_ROUNDS, {PARTITION: 6})
+
+
+def test_a_loss_behind_a_commit_that_was_given_up_is_one() -> None:
+    coordinator = Coordinator()
+    state, said = canary(coordinator)
+    coordinator.is_deaf = True
+    state.round()
+    coordinator.is_deaf = False
+    state.round()
+    coordinator.held[PARTITION] = 1
+    for _ in range(SERVED_ROUNDS):
+        state.round()
+    assert said == ["backwards"]
