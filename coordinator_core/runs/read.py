@@ -20,7 +20,7 @@ from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
 from coordinator_core.runs.proof import FileProof, open_parquet, parsing
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.rows import BLOCK_ROWS, Bounded, ImpossibleRowError, blocks, impossible_row
-from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
+from coordinator_core.runs.schemas import READ_VERSIONS, TABLES
 from coordinator_core.runs.shape import check_manifest
 from coordinator_core.runs.states import partition_states
 
@@ -218,8 +218,9 @@ def open_run(path: str) -> Run:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tables"), dict):
         raise RunError(f"{path}: {MANIFEST} is not the manifest of a run")
     schema_version = manifest.get("schema_version")
-    if schema_version != SCHEMA_VERSION:
-        raise RunError(f"{path} has schema version {schema_version}; this version of Regroup reads {SCHEMA_VERSION}")
+    if schema_version not in READ_VERSIONS:
+        known = " and ".join(map(str, READ_VERSIONS))
+        raise RunError(f"{path} has schema version {schema_version}; this version of Regroup reads {known}")
     try:
         check_manifest(manifest)
     except ValueError as error:

@@ -18,6 +18,10 @@ import pyarrow as pa
 SCHEMA_VERSION = 3
 """Goes up when a column changes its meaning or disappears; readers refuse a version they do not know."""
 
+READ_VERSIONS = 2, SCHEMA_VERSION
+"""Versions that readers take. Version 2 has no digests of files, and transactions of a salvaged log that begin at one
+record offset are in any order."""
+
 
 @dataclass(frozen=True)
 class TableSchema:

@@ -17,6 +17,9 @@ A run is `<output>/<cluster>/<window>/<run id>/<table>/part-*.parquet` and, writ
 which names the files that count. `<output>/<cluster>/latest.json` names the newest run. This page is made
 from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py`.
 
+Runs of version 2 are read too. They have no digests of their files, so `regroup verify` refuses them; transactions of
+a salvaged log that begin at one record offset are in any order.
+
 - `offsets_partition` and `record_offset` are the coordinates at which Kafka's dump tool prints the record
   that a row comes from. Where no single record made the row, `record_offset` is null or missing.
 - Times end in `_ms` (epoch milliseconds), sizes in `_bytes`. Topic ids are Kafka's 22-character text; the
