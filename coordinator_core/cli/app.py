@@ -73,6 +73,10 @@ def main(args: list[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         # Before the command begins, or once it has ended.
         leave(_fail("interrupted", ExitCode.INTERNAL))
+    except (MemoryError, SystemError):
+        # There was no memory for the error that ended the command, nor is there for the interpreter's end.
+        os.write(2, b"regroup: error: not enough memory\n")
+        os._exit(ExitCode.INTERNAL)
 
 
 def run(args: list[str] | None = None) -> int:
