@@ -85,6 +85,10 @@ def interrupted_at(
                 signal.signal(number, signal.default_int_handler)
             sys.setprofile(look)
             work()
+        except SystemExit as end:
+            # A command that leaves its threads to the interpreter; they go with the child.
+            sys.stderr.flush()
+            os._exit(int(end.code or 0))
         finally:
             os._exit(99)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
