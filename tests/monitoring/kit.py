@@ -40,13 +40,13 @@ def server(name: str, ready: str, *arguments: str) -> Iterator[str]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        said = ""
-        while ready not in said:
+        said, address = "", None
+        # Threads of the server write the two lines, in either order.
+        while address is None or ready not in said:
             line = process.stderr.readline()
             assert line, said
             said += line
-        address = re.search(r'Listening on" address=(\S+)', said)
-        assert address is not None, said
+            address = address or re.search(r'Listening on" address=(\S+)', line)
         yield f"http://{address[1]}"
     finally:
         process.terminate()
