@@ -14,8 +14,8 @@ DATA = ("corpus", "traces")
 
 
 def copied_tree(target: Path) -> Path:
-    """The core and the tests without build products; logs and traces, which nobody changes, are links."""
-    left_out = shutil.ignore_patterns("__pycache__", "*.so", *DATA)
+    """The core and the tests without kernels; logs and traces, which nobody changes, are links."""
+    left_out = shutil.ignore_patterns("*.so", *DATA)
     for name in ("coordinator_core", "tests"):
         shutil.copytree(ROOT / name, target / name, ignore=left_out)
     for name in DATA:

@@ -42,7 +42,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
 CLUSTER_AUTHORIZATION_FAILED = 31
 
-_BACKOFF_SECONDS = (0.05, 1.0)
+BACKOFF_SECONDS = (0.05, 1.0)
 _NOT_NULL_OF = frozenset(
     one.API_KEY for one in (FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest)
 )
@@ -125,7 +125,7 @@ class Client:
             if time.monotonic() > deadline:
                 tried = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
                 raise ClusterError(f"no bootstrap server can be used: {tried}")
-            time.sleep(_BACKOFF_SECONDS[1])
+            time.sleep(BACKOFF_SECONDS[1])
 
     async def _first_contact(self, node_id: Any) -> None:
         await self._manager.get_connection(node_id, pop_on_close=True, refresh_metadata_on_err=False)
@@ -159,7 +159,7 @@ class Client:
         are the caller's. ``ClusterError`` when time is over.
         """
         deadline = time.monotonic() + (self.patience_seconds if patience is None else patience)
-        backoff = _BACKOFF_SECONDS[0]
+        backoff = BACKOFF_SECONDS[0]
         while True:
             try:
                 answer = self._manager.run(self._manager.send_in_turn, make(), node_id)
@@ -178,7 +178,7 @@ class Client:
                     with suppress(kafka_errors.KafkaError):
                         self._manager.run(self._manager.cluster.refresh_metadata)
             time.sleep(backoff)
-            backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
+            backoff = min(backoff * 2, BACKOFF_SECONDS[1])
 
     def until_settled(self, attempt: Callable[[], T | None], what: str, why: Callable[[], str] | None = None) -> T:
         """The first result of ``attempt`` that is not ``None``.
@@ -186,7 +186,7 @@ class Client:
         ``ClusterError`` when patience is over; ``why`` says what the last attempt met.
         """
         deadline = time.monotonic() + self.patience_seconds
-        backoff = _BACKOFF_SECONDS[0]
+        backoff = BACKOFF_SECONDS[0]
         while True:
             result = attempt()
             if result is not None:
@@ -195,7 +195,7 @@ class Client:
                 met = f": {why()}" if why else ""
                 raise ClusterError(f"{what}: not within {self.patience_seconds:g} s{met}")
             time.sleep(backoff)
-            backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
+            backoff = min(backoff * 2, BACKOFF_SECONDS[1])
 
     def brokers(self) -> tuple[list[BrokerInfo], int]:
         """The brokers that are alive, and the id of the controller (-1 where there is none)."""

@@ -23,7 +23,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from coordinator_core.cluster import connections
+from coordinator_core.cluster import client, connections
 from coordinator_core.log.types import OFFSETS_TOPIC
 from tests.fuzz.checks import WrongResultError
 from tests.fuzz.file_targets import answer
@@ -152,7 +152,7 @@ def capture(data: bytes, choices: Random) -> str:
         config, output = Path(place, "client.properties"), Path(place, "in/captured")
         config.write_text(_CONFIG)
         words = ["capture", "--bootstrap-server", server, "--command-config", str(config), "--output", str(output)]
-        with patch.object(connections, "MOST_PAUSE_SECONDS", 1):
+        with patch.object(connections, "MOST_PAUSE_SECONDS", 1), patch.object(client, "BACKOFF_SECONDS", (0.01, 0.05)):
             code, said = answer(words)
         if "internal error" in said:
             raise WrongResultError(f"capture ends with {code}:\n{said}")
