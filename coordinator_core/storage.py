@@ -10,7 +10,6 @@ import errno
 import mmap
 import os
 import re
-import secrets
 import shutil
 import stat as stat_modes
 import tempfile
@@ -455,7 +454,7 @@ def delete_while_written(path: str) -> None:
     """
     if is_local(path):
         parent, name = split(path)
-        gone = join(parent, f"_{name}-{secrets.token_hex(8)}")
+        gone = join(parent, f"_{name}-{os.urandom(8).hex()}")
         with suppress(FileNotFoundError):
             os.rename(local_path(path), local_path(gone))
         path = gone

@@ -6,8 +6,9 @@ moment its manifest is there, and never changes afterwards.
 
 from __future__ import annotations
 
+import os
 import platform
-import secrets
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -97,7 +98,7 @@ class RunWriter:
         return storage.join(self.place.path, STAGING)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
-        """Append rows, in canonical order, and take in their digests.
+        """Append rows, in canonical order, and take in their digests. The rows of one table come from one thread.
 
         All rows of an offsets partition must come in one call; ``RowBlocks`` are those of one partition.
         """
@@ -212,19 +213,19 @@ class _PartWriter:
             self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
             return digests_of(self.table, canonical)
         digest = PartitionDigest(self.table, rows.num_rows)
-        encoded: Future[None] | None = None
-        # Pieces are small, so that the next one is made in the memory of the one before: while that is encoded.
+        encoded: deque[Future[None]] = deque()
+        # Pieces are small, so that the next one is made in the memory of one before: while the last one is encoded.
         with ThreadPoolExecutor(1) as encoder:
             for piece in rows.blocks(ROW_GROUP_ROWS):
                 canonical = canonical_rows(self.table, piece)
-                if encoded is not None:
-                    encoded.result()
-                encoded = encoder.submit(self._writer.write_table, canonical)
+                if len(encoded) > 1:
+                    encoded.popleft().result()
+                encoded.append(encoder.submit(self._writer.write_table, canonical))
                 digest.update(canonical)
-            assert encoded is not None
             partition = canonical.column("offsets_partition")[0].as_py()
             found = {(self.table, partition): digest.hexdigest()}
-            encoded.result()
+            for future in encoded:
+                future.result()
         return found
 
     def close(self) -> TableFile:
@@ -240,7 +241,7 @@ class StagedTables:
 
     def __init__(self, run_path: str, first_partition: int) -> None:
         self._path = run_path
-        self._name = f"part-{first_partition:05d}-{secrets.token_hex(8)}.parquet"
+        self._name = f"part-{first_partition:05d}-{os.urandom(8).hex()}.parquet"
         self._parts: dict[str, _PartWriter] = {}
         self._digests: TableDigests = {}
 
