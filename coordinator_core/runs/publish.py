@@ -102,9 +102,10 @@ class RunWriter:
 
         All rows of an offsets partition must come in one call; ``RowBlocks`` are those of one partition.
         """
-        for name, rows in tables.items():
-            if rows.num_rows:
-                self._digests |= self._part(name).write(rows)
+        parts = {self._part(name): rows for name, rows in tables.items() if rows.num_rows}
+        with ThreadPoolExecutor() as threads:
+            for digests in threads.map(_PartWriter.write, parts, parts.values()):
+                self._digests |= digests
 
     def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
         """Let files that tasks have put into their tables (:class:`StagedTables`) count, in the order given.
