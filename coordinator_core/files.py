@@ -1,21 +1,20 @@
 """File system operations of publishing, beyond those of :mod:`coordinator_core.storage`.
 
-Locally there are directories that only one process can create, and lock files.  An object store has neither;
-there a run id must simply not be used twice at the same time.
+Locally there are directories that only one process can create.  An object store has none; there a run id must simply
+not be used twice at the same time.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coordinator_core import storage
+from coordinator_core import conditional, storage
 from coordinator_core.errors import not_written
 from coordinator_core.jsontext import parse_json
 
@@ -63,15 +62,22 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, document: Any) -> None:
     """Write a JSON file so that a reader sees all of it or, until then, what was there before."""
-    storage.write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    storage.write_text(path, _json_text(document))
 
 
-@contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock file at ``path``; on an object store, which has none, nothing is held."""
-    if not storage.is_local(path):
-        yield
-        return
-    with storage.local_path(path).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _json_text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def let_latest(path: str, named: Mapping[str, Any]) -> bool:
+    """Have the ``latest.json`` at ``path`` be ``named``, unless what it names has a later ``now_ms``; whether it is."""
+
+    def change(found: bytes | None) -> bytes | None:
+        try:
+            current = parse_json(found or b"{}")
+        except ValueError:
+            current = {}
+        is_later = isinstance(current, dict) and current.get("now_ms", named["now_ms"]) > named["now_ms"]
+        return None if is_later else _json_text(named).encode("utf-8", "backslashreplace")
+
+    return conditional.update(path, change)

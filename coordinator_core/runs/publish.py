@@ -281,16 +281,8 @@ def versions() -> dict[str, str | None]:
 def promote(place: RunPlace, manifest: Manifest) -> bool:
     """Let ``latest.json`` of the cluster name this run; false when it names one with a later ``now_ms``.
 
-    So a backfill of an old window does not hide the newest run.  ``latest.json`` is replaced in one step.
+    So a backfill of an old window does not hide the newest run, also when both end at once (:mod:`conditional`).
     """
-    latest_path = storage.join(place.cluster_path, LATEST)
-    with files.locked(storage.join(place.cluster_path, f".{LATEST}.lock")):
-        try:
-            current = files.read_json(latest_path) if storage.exists(latest_path) else {}
-        except ValueError:
-            current = {}
-        if isinstance(current, dict) and current.get("now_ms", manifest["now_ms"]) > manifest["now_ms"]:
-            return False
-        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
-        files.write_json(latest_path, {"path": place.relative_path, **{name: manifest[name] for name in names}})
-    return True
+    names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+    named = {"path": place.relative_path, **{name: manifest[name] for name in names}}
+    return files.let_latest(storage.join(place.cluster_path, LATEST), named)
