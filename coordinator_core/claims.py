@@ -3,8 +3,8 @@
 A directory holds a claim ``<term>-<token>`` of each writer, which it renews, and ``<term>-<token>.ended`` when it is
 done. What is relied on is that who lists after a put finds it (S3, GCS, ABFS, HDFS), and no condition of a put, which
 not all of them have. A claim is made only when the newest one has ended, or was not renewed for :data:`QUIET_SECONDS`
-of the clock of who looks. Whoever is taken over finds the newer claim when it looks (:meth:`Claim.taken_by`), and has to
-look behind each put before it acts on it.
+of the clock of who looks. Whoever is taken over finds the newer claim when it looks (:meth:`Claim.taken_by`), behind
+each put and before it acts on it.
 """
 
 from __future__ import annotations

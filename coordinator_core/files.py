@@ -55,6 +55,22 @@ def move(source: str, target: str) -> None:
     system.move(inner, storage.filesystem(target)[1])
 
 
+def move_directory(source: str, target: str, *, last: str) -> None:
+    """Move a directory inside one file system; does nothing where ``source`` is gone, and goes on after a kill.
+
+    Locally it is renamed. In an object store, which cannot, its files are moved, that of the name ``last`` behind the
+    others: what has none is not whole.
+    """
+    if storage.is_local(source):
+        if storage.exists(source):
+            storage.make_directory(storage.split(target)[0])
+            storage.local_path(source).rename(storage.local_path(target))
+        return
+    found = sorted(storage.files_below(source), key=lambda item: item[0] == last)
+    for name, entry in found:
+        move(entry.path, storage.join(target, *name.split("/")))
+
+
 def read_json(path: str) -> Any:
     """Content of a JSON file; ``ValueError`` when it is none."""
     return parse_json(bytes(storage.read(path)))

@@ -26,6 +26,8 @@ from coordinator_core.errors import UsageError, not_written
 _MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
 _UPLOADING = ("s3", "gcs", "abfs")
 """File systems that show a file only when all of it is there."""
+_CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
+"""Of files that people open in a browser, which would store them otherwise."""
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -248,6 +250,21 @@ def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
 
+def read_lines(path: str) -> Iterator[bytes]:
+    """Lines of a file, one after the other."""
+    opened, inner = filesystem(path)
+    try:
+        with opened.open_input_stream(inner) as stream:
+            rest = b""
+            while portion := stream.read(_PORTION):
+                *lines, rest = (rest + portion).split(b"\n")
+                yield from lines
+            if rest:
+                yield rest
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def read_utf8(path: str | Path) -> str:
     """The text of a file that somebody named; ``UsageError`` when it is not UTF-8, or no regular file (without end)."""
     try:
@@ -269,8 +286,8 @@ def write_text(path: str, text: str | Iterable[str]) -> None:
 def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 
-    Locally, and in HDFS, a temporary file is renamed over ``path``, whose directory is made when it is missing, and goes
-    again when nothing is written; an object store shows an object only when its upload is complete.
+    Locally, and in HDFS, a temporary file is renamed over ``path``, whose directory is made when it is missing, and
+    locally goes again when nothing is written; an object store shows an object only when its upload is complete.
     """
     portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
@@ -298,12 +315,14 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
 
 def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview]) -> None:
     place = inner
+    content_type = _CONTENT_TYPES.get(os.path.splitext(inner)[1])
+    metadata = None if content_type is None else {"Content-Type": content_type}
     if remote.type_name not in _UPLOADING:
         above, _, name = inner.rpartition("/")
         remote.create_dir(above, recursive=True)
         place = f"{above}/.{name}.{secrets.token_hex(8)}"
     try:
-        with remote.open_output_stream(place) as stream:
+        with remote.open_output_stream(place, metadata=metadata) as stream:
             for portion in portions:
                 stream.write(portion)
         if place != inner:

@@ -39,6 +39,7 @@ PARTS = (
     Part("drill/test_live_drill.py", "full"),
     Part("test_installation.py", "full"),
     Part("dags", "real", together=True),
+    Part("dags/test_shared_state.py", "full"),
     Part("live", "real", together=True),
     Part("spark", "real", together=True),
     Part("live/test_codecs.py", "full"),

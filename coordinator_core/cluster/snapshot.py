@@ -45,15 +45,15 @@ class CaptureDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: str | Path) -> Iterator[CaptureDirectory]:
-        """The directory at a path, or a copy of the one at a URI, which is brought up to it when the block ends well.
+        """The directory at a path, or a copy of the one at a URI, which is uploaded when the block ends well.
 
-        ``UsageError`` when it holds anything but a capture, :class:`CaptureBusyError` when another capture writes to it.
+        ``UsageError`` when it holds anything but a capture, ``CaptureBusyError`` when another capture writes to it.
         """
         if not storage.is_local(str(path)):
             with cls._copied(str(path)) as copied:
                 yield copied
             return
-        directory = cls(Path(path))
+        directory = cls(storage.local_path(str(path)), str(path))
         try:
             directory.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(directory.path, os.O_RDONLY)
@@ -102,7 +102,7 @@ class CaptureDirectory:
         return found
 
     def _upload(self, before: Mapping[str, storage.Version], claim: Claim) -> None:
-        """Have this capture, which is whole, at its URI, marked until it is whole there; ``before`` is what is there."""
+        """Have this capture at its URI, marked until it is whole there; ``before`` is there already."""
         marker, manifest = storage.join(self.place, CAPTURE_MARKER), storage.join(self.place, MANIFEST)
         storage.write_atomic(marker, _NOTICE.encode())
         now = self._versions()

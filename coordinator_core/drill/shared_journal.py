@@ -1,7 +1,7 @@
 """A journal in object storage, for workers that share nothing else: portions of lines, and claims of who may write.
 
 ``journal.jsonl/`` holds ``<term>-<token>-<number>.jsonl``: in the order of their names they are, one behind the other,
-what the local file would be. ``journal.jsonl/writers/`` holds the claims of its writers (:mod:`coordinator_core.claims`).
+what the local file would be. ``journal.jsonl/writers/`` holds the claims of its writers (``coordinator_core.claims``).
 
 Object stores cannot append. A writer looks for a newer claim behind each put, and goes on only where there is none. So
 whoever claims the journal reads all that the writer before it has acted on, and that one is told.
@@ -90,4 +90,3 @@ class SharedJournal(Journal):
             raise JournalTakenError(f"{self.path}: the event {event} does not count: {portion.error}")
         if portion.error is not None:
             raise JournalWriteError(f"{self.path}: the event {event} cannot be written: {portion.error}")
-

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 log = logging.getLogger(__name__)
 
@@ -48,15 +47,21 @@ def captured(source: str, default_directory: str) -> str:
         return source
     connection_id, directory, options = _parsed(source, default_directory)
 
+    from coordinator_core import storage
     from coordinator_core.cluster.capture import CaptureOptions, capture
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.settings import client_settings
+    from coordinator_core.cluster.snapshot import CaptureBusyError
 
     server, properties = connection_properties(connection_id)
-    path = os.path.join(directory, connection_id)
+    path = storage.join(directory, connection_id)
     log.info("capturing %s into %s", connection_id, path)
     with Client(client_settings(server, properties)) as client:
-        manifest = capture(client, path, CaptureOptions(**options))
+        try:
+            manifest = capture(client, path, CaptureOptions(**options))
+        except CaptureBusyError as error:
+            # No fault of the request: another DAG captures the same cluster, and ends.
+            raise AirflowException(str(error)) from None
     for topic in manifest["topics"]:
         rows = topic["partitions"]
         fetched, kept = (sum(row[name] for row in rows) for name in ("fetched_bytes", "kept_bytes"))
@@ -78,10 +83,6 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
         problem = f"unknown {unknown[0]}" if unknown else "expected kafka://<connection id>"
         raise AirflowFailException(f"source {SCHEME}…: {problem}; options are {', '.join(_OPTIONS)}")
     directory = query.pop("directory", default_directory)
-    if "://" in directory:
-        raise AirflowFailException(
-            f"source {source}: a capture is written to a local disk; add ?directory=/path to the source"
-        )
     from coordinator_core.untrusted import whole_number
 
     for name, value in query.items():

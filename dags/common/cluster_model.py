@@ -48,12 +48,6 @@ def _located(path: str, info: ValidationInfo) -> str:
     return path if info.context is None else located(path, info.context["root"])
 
 
-def _local(path: str) -> str:
-    if _URI.match(path):
-        raise ValueError("a log is written to a local directory, for a broker to load")
-    return path
-
-
 def _run_directory(path: str) -> str:
     if "{window}" in path:
         raise ValueError("the window has its own directory; {window} belongs in source only")
@@ -160,8 +154,8 @@ class CompactionSettings(_Section):
     """Options of ``offsets_compact`` for a cluster's log."""
 
     schedule: Schedule = "@weekly"
-    output: Annotated[Place, AfterValidator(_local)] | None = None
-    """Local directory of plans and compacted logs."""
+    output: Place | None = None
+    """Place of compacted logs. Without it, that of the state."""
     expire: bool = True
     offsets_retention_ms: Count | None = None
     delete_retention_ms: Count = 86_400_000
@@ -231,6 +225,8 @@ class Defaults(_Section):
     """Snapshot: paths or URIs, in which ``{window}`` stands for the window of the run."""
     output: Annotated[Place, AfterValidator(_run_directory)] | None = None
     """Place of published runs."""
+    state: Annotated[Place, AfterValidator(_run_directory)] | None = None
+    """Place of what one task leaves for another: captures, drills, restores, plans. Without it, that of the runs."""
     description: str = ""
     offsets_topic_num_partitions: Count | None = None
     profile: Text | None = None

@@ -43,6 +43,13 @@ class Cluster(Entry):
 
     name: str
 
+    def state_path(self, *names: str) -> str:
+        """Place below that of the cluster's state, which every worker finds."""
+        from coordinator_core import storage
+
+        place = storage.join(self.state or self.output, self.name, *names)
+        return str(storage.local_path(place)) if storage.is_local(place) else place
+
     @property
     def asset_uri(self) -> str:
         """The asset whose event says that a new run of this cluster was published."""

@@ -32,7 +32,7 @@ ENVIRONMENT = "environment"
 """Directory, in that of an executor, that Spark unpacks the Python environment into."""
 
 OUTCOMES_DIRECTORY = "_outcomes"
-"""Directory of a cluster's output where an app leaves how it ended, until its task has read it."""
+"""Directory of a cluster's state where an app leaves how it ended, until its task has read it."""
 
 
 def _environment_conf(archive: str | None, *, driver_is_here: bool) -> dict[str, str]:
@@ -108,8 +108,6 @@ class SparkAppOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         import time
 
-        from coordinator_core import storage
-
         cluster = load_clusters().clusters[context["params"]["cluster"]]
         spark = cluster.spark
         run_id = attempt_id(context["run_id"], context["ti"].try_number)
@@ -117,7 +115,7 @@ class SparkAppOperator(BaseOperator):
         # Tasks of one expansion have one run id.
         index = context["ti"].map_index
         outcome_name = f"{self.app}-{run_id}{'' if index is None or index < 0 else f'-{index}'}.json"
-        outcome_path = storage.join(cluster.output, cluster.name, OUTCOMES_DIRECTORY, outcome_name)
+        outcome_path = cluster.state_path(OUTCOMES_DIRECTORY, outcome_name)
         mode = SparkAppHook.get_connection(spark.connection).extra_dejson.get("deploy-mode")
         self._hook = SparkAppHook(
             conf={**_environment_conf(spark.environment, driver_is_here=mode != "cluster"), **spark.conf},
