@@ -86,7 +86,9 @@ def _conditional_update(store: ObjectStore, path: str, change: Change) -> bool:
             except NotImplementedError:
                 return _plain_update(path, change)
     except (BaseError, OSError) as error:
-        raise WriteError(f"{path}: cannot be replaced: {str(error).splitlines()[0]}") from None
+        # Behind that stand the answer of the server, and the error as Rust shows it.
+        said = str(error).splitlines()[0].partition(": <?xml")[0]
+        raise WriteError(f"{path}: cannot be replaced: {said}") from None
     raise WriteError(f"{path}: cannot be replaced: other processes write to it all the time")
 
 

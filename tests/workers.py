@@ -18,7 +18,7 @@ REGROUP = (sys.executable, "-m", "coordinator_core")
 DAG_RUN = "dag_run"
 """Stands for the DAG run among the arguments of a task."""
 
-_TASK = """
+TASK = """
 import importlib, json, sys
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -73,7 +73,7 @@ class Worker:
     def task(self, module: str, name: str, *given: Any, code: int = 0) -> Any:
         """What a function of ``dags.common`` returns, or, with another exit code, what the process says."""
         words = [DAG_RUN if one is DAG_RUN else json.dumps(one) for one in given]
-        out, err = self.run(module, name, *words, program=(sys.executable, "-c", _TASK), code=code)
+        out, err = self.run(module, name, *words, program=(sys.executable, "-c", TASK), code=code)
         return err if code else json.loads(out.splitlines()[-1])
 
     def left(self) -> list[str]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,8 +128,13 @@ def test_what_has_not_changed_is_not_uploaded_again(
 ) -> None:
     place = bucket.uri(f"{tmp_path.name}/capture")
     bring_up(older, place)
-    put, puts = storage.write_atomic, []
-    monkeypatch.setattr(storage, "write_atomic", lambda path, data: puts.append(path) or put(path, data))
+    put, puts = storage.write_atomic, list[str]()
+
+    def noted(path: str, data: Any) -> None:
+        puts.append(path)
+        put(path, data)
+
+    monkeypatch.setattr(storage, "write_atomic", noted)
     bring_up(captured, place)
     assert [path for path in puts if ".writers/" not in path] == [f"{place}/{CAPTURE_MARKER}", f"{place}/{MANIFEST}"]
     assert GONE in names(older) - written(place).keys()

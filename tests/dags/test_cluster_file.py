@@ -58,6 +58,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             description: Payments
             source: [broker-1, "s3://bucket/snapshots/{window}/2", /mnt/3]
             output: s3://bucket/runs
+            state: state
             offsets_topic_num_partitions: 100
             kafka_version: "3.9.2"
             coordinator: classic
@@ -105,6 +106,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             description="Payments",
             source=(f"{tmp_path}/data/broker-1", "s3://bucket/snapshots/{window}/2", "/mnt/3"),
             output="s3://bucket/runs",
+            state=f"{tmp_path}/data/state",
             offsets_topic_num_partitions=100,
             profile=None,
             kafka_version="3.9.2",
@@ -277,9 +279,9 @@ WRONG = {
         f"clusters: {{a: {{{ENTRY}, compaction: {{renumber: true}}}}}}",
         "clusters.a.compaction.renumber: unknown key",
     ),
-    "compaction output": (
-        f"clusters: {{a: {{{ENTRY}, compaction: {{output: 's3://b/c'}}}}}}",
-        "clusters.a.compaction.output: a log is written to a local directory",
+    "state by window": (
+        f"clusters: {{a: {{{ENTRY}, state: 's3://b/{{window}}'}}}}",
+        "clusters.a.state: the window has its own directory",
     ),
     "compaction hours": (
         f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",

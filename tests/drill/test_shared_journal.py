@@ -187,7 +187,7 @@ def test_a_drill_killed_before_its_first_line_needs_no_recovery(path: str, monke
     def never(_: str) -> ClientSettings:
         raise AssertionError("nothing is asked of a cluster")
 
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no journal, so nobody knows"):
         recover(path, never)
     stopped = open_journal(path)
     assert recover(path, never) == (Outcome.KILLED, True)

@@ -115,7 +115,7 @@ def test_the_endpoint_of_a_uri(bucket: ObjectStore, tmp_path: Path, monkeypatch:
 
 def test_what_cannot_be_replaced(bucket: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(
-        WriteError, match=r"s3://no-such-bucket-there/file: cannot be replaced: .*NoSuchBucket"
+        WriteError, match=r"s3://no-such-bucket-there/file: cannot be replaced: .*404 Not Found$"
     ) as raised:
         conditional.create("s3://no-such-bucket-there/file", b"one")
     assert "\n" not in str(raised.value)
