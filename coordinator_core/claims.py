@@ -1,10 +1,12 @@
 """Claims: which process may write to a place in object storage, which has no locks.
 
-A directory holds a claim ``<term>-<token>`` of each writer, which it renews, and ``<term>-<token>.ended`` when it is
-done. What is relied on is that who lists after a put finds it (S3, GCS, ABFS, HDFS), and no condition of a put, which
-not all of them have. A claim is made only when the newest one has ended, or was not renewed for :data:`QUIET_SECONDS`
-of the clock of who looks. Whoever is taken over finds the newer claim when it looks (:meth:`Claim.taken_by`), behind
-each put and before it acts on it.
+A directory holds a claim ``<term>-<token>`` of each writer, ``.renewed`` behind it while it goes on, and ``.ended``
+when it is done. A claim itself is never replaced: where that is a deletion and a renaming (HDFS), it would be missing.
+
+What is relied on is that who lists after a put finds it (S3, GCS, ABFS, HDFS), and no condition of a put, which not all
+of them have. A claim is made only when the newest one has ended, or was not renewed for :data:`QUIET_SECONDS` of the
+clock of who looks. Whoever is taken over finds the newer claim when it looks (:meth:`Claim.taken_by`), behind each put
+and before it acts on it.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from coordinator_core import storage
-from coordinator_core.errors import RegroupError
+from coordinator_core.errors import RegroupError, UsageError
 
 RENEW_SECONDS = 3.0
 QUIET_SECONDS = 30.0
 
-_ENDED = ".ended"
+_RENEWED, _ENDED = ".renewed", ".ended"
 
 
 class Claim:
@@ -79,7 +82,7 @@ class Claim:
 
     def _newest(self) -> list[str]:
         """Claims of the newest term."""
-        claims = [name for name in self._names() if not name.endswith(_ENDED)]
+        claims = [name for name in self._names() if "." not in name]
         return [name for name in claims if _term(name) == _term(claims[-1])]
 
     def _names(self) -> list[str]:
@@ -103,11 +106,15 @@ class Claim:
         return None
 
     def _about(self, name: str) -> str:
-        return bytes(storage.read(self._path(name))).decode("utf-8", "replace")
+        for each in (f"{name}{_RENEWED}", name):
+            with suppress(UsageError):
+                return bytes(storage.read(self._path(each))).decode("utf-8", "replace")
+        # A later writer has deleted it.
+        return "a process that has ended meanwhile"
 
     def _say(self, renewals: int) -> None:
         about = f"process {os.getpid()} on host {socket.gethostname()}, renewed {renewals} times"
-        storage.write_atomic(self._path(self.name), about.encode())
+        storage.write_atomic(self._path(self.name + (_RENEWED if renewals else "")), about.encode())
 
     def _end(self) -> None:
         storage.write_atomic(self._path(f"{self.name}{_ENDED}"), b"")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Change = Callable[[bytes | None], bytes | None]
-"""Makes the new content of what is there (``None``: nothing is); ``None`` leaves it as it is. May be called again."""
+"""Makes the new content of what is there (``None``: nothing is); ``None`` leaves it as it is.
+
+It may be called again, also with what it has made itself: a put whose answer was lost is tried again.
+"""
 
 _TRIES = 20
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
@@ -41,11 +44,6 @@ def update(path: str, change: Change) -> bool:
     if store is None:
         return _plain_update(path, change)
     return _conditional_update(store, path, change)
-
-
-def create(path: str, data: bytes) -> bool:
-    """Write a file that is not there yet; false when it is."""
-    return update(path, lambda found: data if found is None else None)
 
 
 def _plain_update(path: str, change: Change) -> bool:

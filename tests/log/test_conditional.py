@@ -27,6 +27,10 @@ for _ in range({TIMES}):
 """
 
 
+def create(path: str, data: bytes) -> bool:
+    return conditional.update(path, lambda found: data if found is None else None)
+
+
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[ObjectStore]:
     with object_store() as store:
@@ -55,7 +59,7 @@ def test_two_processes_lose_nothing(place: str) -> None:
 
 def test_a_file_is_created_once(place: str) -> None:
     path = storage.join(place, "file")
-    assert [conditional.create(path, data) for data in (b"one", b"two")] == [True, False]
+    assert [create(path, data) for data in (b"one", b"two")] == [True, False]
     assert storage.read_text(path) == "one"
 
 
@@ -99,7 +103,7 @@ def test_a_server_that_knows_no_conditions(
 ) -> None:
     path = bucket.uri(f"{tmp_path.name}/file")
     monkeypatch.setenv("AWS_CONDITIONAL_PUT", "disabled")
-    assert conditional.create(path, b"one")
+    assert create(path, b"one")
     assert conditional.update(path, lambda found: (found or b"") + b" two")
     assert storage.read_text(path) == "one two"
 
@@ -108,8 +112,8 @@ def test_the_endpoint_of_a_uri(bucket: ObjectStore, tmp_path: Path, monkeypatch:
     scheme, _, server = bucket.environment["AWS_ENDPOINT_URL"].partition("://")
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     path = f"{bucket.uri(tmp_path.name)}/file?scheme={scheme}&endpoint_override={server}"
-    assert conditional.create(path, b"one")
-    assert not conditional.create(path, b"two")
+    assert create(path, b"one")
+    assert not create(path, b"two")
     assert storage.read_text(path) == "one"
 
 
@@ -117,11 +121,11 @@ def test_what_cannot_be_replaced(bucket: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(
         WriteError, match=r"s3://no-such-bucket-there/file: cannot be replaced: .*404 Not Found$"
     ) as raised:
-        conditional.create("s3://no-such-bucket-there/file", b"one")
+        create("s3://no-such-bucket-there/file", b"one")
     assert "\n" not in str(raised.value)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
-        conditional.create(str(tmp_path / "file/below"), b"one")
+        create(str(tmp_path / "file/below"), b"one")
 
 
 def test_where_a_file_is_seen_while_it_is_written_it_is_renamed(
@@ -148,5 +152,5 @@ def test_where_a_file_is_seen_while_it_is_written_it_is_renamed(
     assert (file.read_bytes(), len(list(file.parent.iterdir()))) == (b"half", 1)
     # Two at once cannot be told there; one behind the other can.
     assert conditional.update(path, lambda found: (found or b"") + b"!")
-    assert not conditional.create(path, b"other")
+    assert not create(path, b"other")
     assert file.read_bytes() == b"half!"
