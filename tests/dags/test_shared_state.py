@@ -16,8 +16,9 @@ import pytest
 from coordinator_core import storage
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
-from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.read import open_run
+from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.read import Run, open_run
 from tests.cases import case
 from tests.live.broker import Broker, Kafka
 from tests.log.object_store import ObjectStore, object_store
@@ -128,21 +129,18 @@ def test_a_cluster_is_captured_and_replayed_by_others(bucket: ObjectStore, place
     assert (kept > 0, fetched > 0, pinned["pin"] == earlier["pin"]) == (True, True, False), (kept, fetched)
 
     # A pin stays good when the capture has grown.
-    runs = {}
+    runs = []
     for worker, made in ((third, pinned), (second, earlier)):
         replay = (sys.executable, "-m", "spark_apps.replay", "--master", "local[1]")
         out, _ = worker.run(*made["replay_args"], "--run-id", Path(made["pin"]).stem, program=replay)
-        runs[worker] = open_run(f"{made['runs']}/{json.loads(out)['run_id']}")
-    assert runs[third].state_hash == third_replay(place, tmp_path, runs[third])
-    assert runs[second].state_hash != runs[third].state_hash
+        runs.append(open_run(f"{made['runs']}/{json.loads(out)['run_id']}"))
+    now, before = runs
+    assert (now.state_hash, before.state_hash == now.state_hash) == (hash_of_broker(place, tmp_path, now), False)
     assert own_files(first, second, third) == []
 
 
-def third_replay(place: Place, directory: Path, run: Any) -> str:
+def hash_of_broker(place: Place, directory: Path, run: Run) -> str:
     """State hash of the broker's own files, by the time and rules of ``run``."""
-    from coordinator_core.runs.local import replay_to_run
-    from coordinator_core.runs.place import RunPlace
-
     copy = place.broker.copy_log(directory / "copy")
     manifest = replay_to_run(
         discover([str(copy)]),
