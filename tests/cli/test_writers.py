@@ -409,6 +409,8 @@ UPLOAD = "tests/cluster/test_upload.py::test_killed"
 OF_ATTEMPT = "a file of one attempt; the next one has another"
 TEMPORARY = "a temporary directory of the process"
 ELSEWHERE = {
+    "coordinator_core/claims.py:Claim._end": SHARED_JOURNAL,
+    "coordinator_core/claims.py:Claim._say": SHARED_JOURNAL,
     "coordinator_core/cli/output.py:discard": "the null device",
     "coordinator_core/cluster/files.py:PartitionFiles._roll": CAPTURE,
     "coordinator_core/cluster/files.py:PartitionFiles._scan": CAPTURE,
@@ -425,13 +427,15 @@ ELSEWHERE = {
     "coordinator_core/drill/journal.py:Journal.__init__": JOURNAL,
     "coordinator_core/drill/journal.py:Journal._cut_torn_line": JOURNAL,
     "coordinator_core/drill/journal.py:Journal._append": JOURNAL,
-    "coordinator_core/claims.py:Claim._end": SHARED_JOURNAL,
     "coordinator_core/drill/shared_journal.py:SharedJournal._put": SHARED_JOURNAL,
-    "coordinator_core/claims.py:Claim._say": SHARED_JOURNAL,
     "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,
+    "coordinator_core/storage.py:_write_remote": (
+        "tests/log/test_conditional.py::test_where_a_file_is_seen_while_it_is_written_it_is_renamed"
+    ),
+    "coordinator_core/storage.py:download": TEMPORARY,
     "coordinator_core/storage.py:upload": UPLOAD,
     "dags/common/compact.py:_forecast": OF_ATTEMPT,
     "dags/common/maintain.py:find": OF_ATTEMPT,
@@ -442,7 +446,7 @@ ELSEWHERE = {
     "spark_apps/classdata.py:ClassData.jvm_options": (
         "tests/spark/test_classdata.py::test_leftovers_of_killed_sessions_go"
     ),
-    "spark_apps/compact.py:execute": (
+    "spark_apps/compact.py:_new_log": (
         "tests/spark/test_compact_app.py::test_damage_ends_with_its_position_and_nothing_published"
     ),
     "spark_apps/history_tasks.py:_write_special": OF_ATTEMPT,
