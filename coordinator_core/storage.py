@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import re
+import secrets
 import shutil
 import stat as stat_modes
 import tempfile
@@ -321,16 +322,17 @@ def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview
         above, _, name = inner.rpartition("/")
         remote.create_dir(above, recursive=True)
         place = f"{above}/.{name}.{secrets.token_hex(8)}"
+    stream = remote.open_output_stream(place, metadata=metadata)
     try:
-        with remote.open_output_stream(place, metadata=metadata) as stream:
+        with stream:
             for portion in portions:
                 stream.write(portion)
         if place != inner:
             remote.move(place, inner)
     except BaseException:
-        if place != inner:
-            with suppress(OSError):
-                remote.delete_file(place)
+        # A stream that is closed, and pyarrow cannot leave it open, shows what came so far.
+        with suppress(OSError):
+            remote.delete_file(place)
         raise
 
 

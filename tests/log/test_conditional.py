@@ -128,6 +128,18 @@ def test_what_cannot_be_replaced(bucket: ObjectStore, tmp_path: Path) -> None:
         create(str(tmp_path / "file/below"), b"one")
 
 
+def test_half_an_upload_is_no_object(bucket: ObjectStore, tmp_path: Path) -> None:
+    path = bucket.uri(f"{tmp_path.name}/plan.json")
+
+    def portions() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("no more")
+
+    with pytest.raises(UsageError, match="no more"):
+        storage.write_atomic(path, portions())
+    assert not storage.exists(path)
+
+
 def test_where_a_file_is_seen_while_it_is_written_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
