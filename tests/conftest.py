@@ -97,6 +97,7 @@ PARTS = (
     Part("dags/test_untrusted.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),
+    Part("cluster/test_msk.py", "fast"),
     Part("cluster/test_settings.py", "fast"),
     Part("spark/test_packing.py", "fast"),
     Part("spark/test_tasks.py", "fast"),
