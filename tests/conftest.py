@@ -38,6 +38,7 @@ PARTS = (
     Part("test_image.py", "full"),
     Part("drill/test_live_drill.py", "full"),
     Part("test_installation.py", "full"),
+    Part("dags/test_workers.py", "full"),
     Part("dags", "real", together=True),
     Part("live", "real", together=True),
     Part("spark", "real", together=True),
