@@ -74,3 +74,38 @@ def load_and_reconcile(api: AirflowApi) -> tuple[dict[str, Any], dict[str, Any]]
     assert api.finished("offsets_reconcile_mixed", run_id) == "success", api.logs()
     [checked] = api.xcom("offsets_reconcile_mixed", run_id, "gate")
     return loaded, checked
+
+
+def test_celery_workers_that_share_nothing_but_the_bucket(
+    farm: AirflowHome, bucket: ObjectStore, tmp_path: Path
+) -> None:
+    """Each app loses its worker while it runs; another worker does it again, and the gate lets the run through."""
+    before = {event["dag_run_id"] for event in []}
+    environment = {**SPARK, **bucket.environment, "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}
+    with ExitStack() as stack:
+        broker = stack.enter_context(redis(tmp_path))
+        environment["AIRFLOW__CELERY__BROKER_URL"] = broker
+        names = iter(range(100))
+
+        def another() -> Path:
+            home = tmp_path / f"worker-{next(names)}"
+            stack.enter_context(farm.worker(home, **environment))
+            return home
+
+        workers = [another(), another()]
+        with farm.running(**environment) as api:
+            run_id = api.trigger("offsets_load", {"cluster": "mixed"})
+            lost = api.wait_for("a worker to replay", lambda: runs_app("replay", workers))
+            kill_all_of(lost)
+            workers.remove(lost)
+            workers.append(another())
+            assert api.finished("offsets_load", run_id) == "success", api.logs()
+            assert api.tasks("offsets_load", run_id)["replay"]["try_number"] == 2
+
+
+def runs_app(app: str, workers: list[Path]) -> Path | None:
+    """The worker on which an app of Spark has begun."""
+    for home in workers:
+        if any(f"/{app}.py " in command and "org.apache.spark" in command for _, command in processes_of(home)):
+            return home
+    return None
