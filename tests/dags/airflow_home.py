@@ -274,9 +274,14 @@ class AirflowApi:
         found = self.get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {task["task_id"]: task for task in found}
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+    def xcom(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Any:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self.get(f"{path}?deserialize=true")["value"]
+        return self.get(f"{path}?deserialize=true&map_index={map_index}")["value"]
+
+    def links(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Any:
+        """Addresses behind a task's buttons, by name."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links?map_index={map_index}"
+        return self.get(path)["extra_links"]
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -49,63 +49,72 @@ def farm(bucket: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Itera
         )
 
 
-def published(bucket: ObjectStore) -> set[str]:
-    """Runs of the cluster, as ``<window>/<run id>``."""
-    found = storage.find_files(bucket.uri("runs/mixed"), "manifest.json")
-    return {"/".join(path.split("/")[-3:-1]) for path in found}
-
-
 def test_load_and_reconcile_with_the_local_executor(farm: AirflowHome, bucket: ObjectStore, tmp_path: Path) -> None:
     with farm.running(**SPARK, **bucket.environment) as api:
-        loaded, checked = load_and_reconcile(api)
+        loaded = load(api, "offsets_load")
+        checked = reconciled(api, set())
     run = open_run(loaded["run"])
     assert run.state_hash == local_engine(case("k431-mixed"), run, tmp_path)["state_hash"]
     assert (checked["run"], checked["failed"]) == (loaded["run"], False)
 
 
-def load_and_reconcile(api: AirflowApi) -> tuple[dict[str, Any], dict[str, Any]]:
-    for dag_id in ("offsets_load", "offsets_reconcile_mixed"):
-        api.wait_for_dag(dag_id)
-    run_id = api.trigger("offsets_load", {"cluster": "mixed"})
-    assert api.finished("offsets_load", run_id) == "success", api.logs()
-    loaded = api.xcom("offsets_load", run_id, "summary")
-    [reconciliation] = api.wait_for("it", lambda: api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"])
-    run_id = reconciliation["dag_run_id"]
-    assert api.finished("offsets_reconcile_mixed", run_id) == "success", api.logs()
-    [checked] = api.xcom("offsets_reconcile_mixed", run_id, "gate")
-    return loaded, checked
-
-
 def test_celery_workers_that_share_nothing_but_the_bucket(
     farm: AirflowHome, bucket: ObjectStore, tmp_path: Path
 ) -> None:
-    """Each app loses its worker while it runs; another worker does it again, and the gate lets the run through."""
-    before = {event["dag_run_id"] for event in []}
+    """Each DAG loses a worker at its app; another worker does it again, and the gate lets the run through."""
     environment = {**SPARK, **bucket.environment, "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}
     with ExitStack() as stack:
-        broker = stack.enter_context(redis(tmp_path))
-        environment["AIRFLOW__CELERY__BROKER_URL"] = broker
-        names = iter(range(100))
-
-        def another() -> Path:
-            home = tmp_path / f"worker-{next(names)}"
+        environment["AIRFLOW__CELERY__BROKER_URL"] = stack.enter_context(redis(tmp_path))
+        workers = [tmp_path / "worker-0", tmp_path / "worker-1"]
+        for home in workers:
             stack.enter_context(farm.worker(home, **environment))
-            return home
+        api = stack.enter_context(farm.running(**environment))
+        before = reconciliations(api)
 
-        workers = [another(), another()]
-        with farm.running(**environment) as api:
-            run_id = api.trigger("offsets_load", {"cluster": "mixed"})
-            lost = api.wait_for("a worker to replay", lambda: runs_app("replay", workers))
-            kill_all_of(lost)
-            workers.remove(lost)
-            workers.append(another())
-            assert api.finished("offsets_load", run_id) == "success", api.logs()
-            assert api.tasks("offsets_load", run_id)["replay"]["try_number"] == 2
+        def lose_worker_of(app: str) -> None:
+            lost = api.wait_for(f"a worker to run {app}", lambda: worker_of(app, workers))
+            assert kill_all_of(lost)
+            workers[:] = [home for home in workers if home != lost]
+            workers.append(tmp_path / f"{lost.name}-again")
+            stack.enter_context(farm.worker(workers[-1], **environment))
+
+        loaded = load(api, "offsets_load", lambda: lose_worker_of("replay"))
+        checked = reconciled(api, before, lambda: lose_worker_of("reconcile"))
+    run = open_run(loaded["run"])
+    assert run.state_hash == local_engine(case("k431-mixed"), run, tmp_path)["state_hash"]
+    assert (checked["run"], checked["failed"]) == (loaded["run"], False)
+    assert json.loads(bytes(storage.read(bucket.uri("runs/mixed/latest.json"))))["run_id"] == loaded["run_id"]
 
 
-def runs_app(app: str, workers: list[Path]) -> Path | None:
-    """The worker on which an app of Spark has begun."""
+def load(api: AirflowApi, dag_id: str, meanwhile: Callable[[], None] | None = None) -> dict[str, Any]:
+    """A run of ``offsets_load``; what it has loaded. ``replay`` is done twice where something happens meanwhile."""
+    api.wait_for_dag("offsets_reconcile_mixed")
+    api.wait_for_dag(dag_id)
+    run_id = api.trigger(dag_id, {"cluster": "mixed"})
+    if meanwhile is not None:
+        meanwhile()
+    assert api.finished(dag_id, run_id) == "success", api.logs()
+    assert api.tasks(dag_id, run_id)["replay"]["try_number"] == (1 if meanwhile is None else 2)
+    return dict(api.xcom(dag_id, run_id, "summary"))
+
+
+def reconciliations(api: AirflowApi) -> set[str]:
+    return {run["dag_run_id"] for run in api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"]}
+
+
+def reconciled(api: AirflowApi, before: set[str], meanwhile: Callable[[], None] | None = None) -> dict[str, Any]:
+    """The run of ``offsets_reconcile`` that the new run has started; what its gate has let through."""
+    [run_id] = api.wait_for("the DAG that follows the asset", lambda: reconciliations(api) - before)
+    if meanwhile is not None:
+        meanwhile()
+    assert api.finished("offsets_reconcile_mixed", run_id) == "success", api.logs()
+    assert api.tasks("offsets_reconcile_mixed", run_id)["rules"]["try_number"] == (1 if meanwhile is None else 2)
+    return dict(api.xcom("offsets_reconcile_mixed", run_id, "gate", map_index=0))
+
+
+def worker_of(app: str, workers: Sequence[Path]) -> Path | None:
+    """Home of the worker on which an app of Spark has begun: its driver."""
     for home in workers:
-        if any(f"/{app}.py " in command and "org.apache.spark" in command for _, command in processes_of(home)):
+        if any(f"/{app}.py " in command and "SparkSubmit" in command for _, command in processes_of(home)):
             return home
     return None
