@@ -223,8 +223,9 @@ class SparkAppOperator(BaseOperator):
         outcome = _taken_outcome(outcome_path(submitted))
         if outcome is not None:
             self.link = spark_address(cluster, outcome.get("application_id"))
-            if store is not None:
-                store.clear()
+        # Else its cluster did not answer, and the next attempt asks it again.
+        if store is not None and (outcome is not None or failure is None):
+            store.clear()
         if failure is not None:
             reason = FINAL_EXIT_CODES.get(outcome["exit_code"]) if outcome else None
             if outcome and reason:
