@@ -241,7 +241,7 @@ class NotifierSettings(_Section):
     notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
     """Import path of the class."""
     arguments: dict[str, Any] = {}
-    on: Literal["failure", "success"] = "failure"
+    when: Literal["failure", "success"] = "failure"
 
     @model_validator(mode="after")
     def _usable(self) -> Self:

@@ -117,19 +117,19 @@ def _longest(minutes: Iterable[int | None]) -> int | None:
 class ClusterNotifier(BaseNotifier):
     """Tells the notifiers of a cluster.
 
-    :param on: ``failure`` or ``success``
+    :param when: ``failure`` or ``success``
     :param name: the cluster; by default that of the run's form
     """
 
-    def __init__(self, on: str, name: str | None = None) -> None:
+    def __init__(self, when: str, name: str | None = None) -> None:
         super().__init__()
-        self.on = on
+        self.when = when
         self.name = name
 
     def notify(self, context: Context) -> None:
         name = self.name or context["params"]["cluster"]
         for settings in load_clusters().clusters[name].notify:
-            if settings.on == self.on:
+            if settings.when == self.when:
                 settings.made()(context)
 
 

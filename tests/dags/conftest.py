@@ -58,7 +58,7 @@ def cluster_file(place: Path) -> Path:
             "metrics": {"textfile": "textfile"},
             "lineage": True,
             "links": {"output": "https://reports.example/regroup/", "spark_history": "https://spark.example"},
-            "notify": [{"notifier": "tests.dags.notifier.Teller", "arguments": told, "on": "success"}],
+            "notify": [{"notifier": "tests.dags.notifier.Teller", "arguments": told, "when": "success"}],
         },
         "bitflip": {
             "source": str(case("k431-torn/bitflip").paths[0]),

@@ -102,7 +102,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             links: {output: "https://reports/eu", spark_history: "http://spark:18080"}
             timeouts: {task_minutes: 60, run_minutes: 600}
             pool: eu
-            notify: [{notifier: tests.dags.notifier.Teller, arguments: {path: p, subject: s}, on: success}]
+            notify: [{notifier: tests.dags.notifier.Teller, arguments: {path: p, subject: s}, when: success}]
         """,
     )
     file = load_clusters(path)
@@ -159,7 +159,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             pool="eu",
             notify=[
                 NotifierSettings(
-                    notifier="tests.dags.notifier.Teller", arguments={"path": "p", "subject": "s"}, on="success"
+                    notifier="tests.dags.notifier.Teller", arguments={"path": "p", "subject": "s"}, when="success"
                 )
             ],
         )
