@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup browser prometheus services demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -23,7 +23,7 @@ check: setup ## Fast tests: no JVM, no browser
 test: lint browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	$(TESTS) -m "fast or real"
 
-test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
+test-full: browser services ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
 	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
 kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
@@ -38,6 +38,9 @@ browser: setup
 
 prometheus: setup
 	@.ci/setup.sh prometheus
+
+services: setup
+	@.ci/setup.sh services
 
 lint: setup ## ruff, mypy, the direction of imports
 	$(BIN)/ruff check .

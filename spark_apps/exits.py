@@ -11,6 +11,7 @@ from coordinator_core import files
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.untrusted import visible, visible_lines
+from spark_apps.session import Session
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class App:
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Run the app; returns the exit code instead of leaving, but for arguments that are not usable.
 
-        ``--outcome FILE`` (path or URI), which every app takes, gets ``{"exit_code", "error"}``: of an app whose driver
-        runs in the cluster nobody else sees them.
+        ``--outcome FILE`` (path or URI), which every app takes, gets ``{"exit_code", "error", "application_id"}``: of
+        an app whose driver runs in the cluster nobody else sees them.
         """
         option = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         option.add_argument("--outcome")
@@ -40,7 +41,8 @@ class App:
             exit_code, error = self._run(self.parse_arguments(rest))
         finally:
             if known.outcome:
-                self._leave(known.outcome, {"exit_code": exit_code, "error": error})
+                outcome = {"exit_code": exit_code, "error": error, "application_id": Session.application_id}
+                self._leave(known.outcome, outcome)
         if error:
             print(error, file=sys.stderr)
         return exit_code

@@ -10,7 +10,7 @@ import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator_core.process.plain import is_plain
 from spark_apps.classdata import ClassData
@@ -41,6 +41,9 @@ class Session:
     master Spark listens on 127.0.0.1 only, and workers are the interpreter that runs the driver; on any other
     the cluster's own settings hold.
     """
+
+    application_id: ClassVar[str | None] = None
+    """Spark's id of the app of this process, once it has begun."""
 
     def __init__(self, name: str, master: str | None = None) -> None:
         self._submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -89,6 +92,7 @@ class Session:
                 settings["spark.python.daemon.module"] = "spark_apps.workers"
         conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(self._name).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
+        Session.application_id = context.applicationId
         context.setLogLevel("ERROR")
         return context
 

@@ -10,9 +10,11 @@ import json
 import os
 import re
 from datetime import UTC, date, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 from pydantic import (
     AfterValidator,
@@ -211,6 +213,47 @@ class MetricsSettings(_Section):
         return self
 
 
+class LinkSettings(_Section):
+    """Addresses that browsers know, for links in Airflow's pages."""
+
+    output: Annotated[Text, AfterValidator(_gateway)] | None = None
+    """What lies below ``output``."""
+    spark_history: Annotated[Text, AfterValidator(_gateway)] | None = None
+    """Spark's history server."""
+
+
+class TimeoutSettings(_Section):
+    """What takes longer fails: a task is retried, a run is not. What waits for a person has its own hours."""
+
+    task_minutes: Count | None = None
+    run_minutes: Count | None = None
+
+
+class NotifierSettings(_Section):
+    """A notifier of Airflow, told when a run of a DAG has failed, or succeeded."""
+
+    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    """Import path of the class."""
+    arguments: dict[str, Any] = {}
+    when: Literal["failure", "success"] = "failure"
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        self.made()
+        return self
+
+    def made(self) -> BaseNotifier:
+        """The notifier; ``ValueError`` says why there is none."""
+        module, _, name = self.notifier.rpartition(".")
+        try:
+            made = getattr(import_module(module), name)(**self.arguments)
+        except Exception as error:
+            raise ValueError(f"{self.notifier} cannot be made: {error}") from None
+        if not isinstance(made, BaseNotifier):
+            raise ValueError(f"{self.notifier} is no notifier of Airflow (BaseNotifier)")
+        return made
+
+
 class IcebergSettings(_Section):
     """Catalogue in which runs of a cluster are registered; how it is opened stands in pyiceberg's configuration."""
 
@@ -250,6 +293,12 @@ class Defaults(_Section):
     """OpenLineage events lie beside the report."""
     iceberg: IcebergSettings | None = None
     """Without it runs are registered in no catalogue."""
+    links: LinkSettings = LinkSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    pool: Text = "default_pool"
+    """Airflow pool of the tasks of this cluster's own DAGs; it must exist."""
+    notify: list[NotifierSettings] = []
+    """Told how runs of the DAGs have ended."""
     drill: DrillSettings | None = None
     """Without it no drill is done on the cluster."""
     restore: RestoreSettings | None = None
@@ -284,6 +333,8 @@ class Document(_Section):
 
     root: Text = "."
     """Directory where relative paths start, seen from that of the file."""
+    pool: Text = "default_pool"
+    """Airflow pool of the tasks of the DAGs on request, which have any cluster; it must exist."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Retries of every task, for trouble of the machinery."""
     retry_delay_seconds: Annotated[int, Field(ge=0)] = 60
