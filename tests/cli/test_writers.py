@@ -112,34 +112,38 @@ each_writer = pytest.mark.parametrize(
 )
 
 
+def _given(root: Path) -> dict[str, str]:
+    """What writers are given, in files that none of them changes; ``RUN`` is copied for each."""
+    run = one(*HEALTHY, commit("h"), classic("h"), commit("old", "u")).publish(root / "now").path
+    other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
+    several = {
+        number: log_of(classic(f"g{number}"), commit(f"g{number}"), commit(f"old{number}", "u")) for number in (0, 1)
+    }
+    Log({**several}, num_partitions=2).publish(root / "several")
+    one(commit("stuck"), classic("stuck"), consumer_group("stuck")[0]).publish(root / "stuck")
+    rows = [dumps.row(at, *commit(f"g{at}")) for at in range(3)]
+    (root / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
+    (root / "journal.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in journal()))
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (root / "key.pem").write_bytes(key)
+    return {
+        "RUN": run,
+        "LOG": str(root / "now/log"),
+        "LOGS": str(root / "several/log"),
+        "STUCK": str(root / "stuck/log"),
+        "RECORDS": str(dumps.write(root / "records.parquet", rows)),
+        "OTHER": other,
+        "PREDICTION": str(root / "prediction.json"),
+        "JOURNAL": str(root / "journal.jsonl"),
+        "KEY": str(root / "key.pem"),
+    }
+
+
 class Bench:
     """One writer, and a place for each time that it writes."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self.root, self.writer = root, WRITERS[name]
-        self.run = one(*HEALTHY, commit("h"), classic("h"), commit("old", "u")).publish(root / "now").path
-        other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
-        several = {
-            number: log_of(classic(f"g{number}"), commit(f"g{number}"), commit(f"old{number}", "u"))
-            for number in (0, 1)
-        }
-        Log({**several}, num_partitions=2).publish(root / "several")
-        one(commit("stuck"), classic("stuck"), consumer_group("stuck")[0]).publish(root / "stuck")
-        rows = [dumps.row(at, *commit(f"g{at}")) for at in range(3)]
-        (root / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
-        (root / "journal.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in journal()))
-        key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        (root / "key.pem").write_bytes(key)
-        self.given = {
-            "LOG": str(root / "now/log"),
-            "LOGS": str(root / "several/log"),
-            "STUCK": str(root / "stuck/log"),
-            "RECORDS": str(dumps.write(root / "records.parquet", rows)),
-            "OTHER": other,
-            "PREDICTION": str(root / "prediction.json"),
-            "JOURNAL": str(root / "journal.jsonl"),
-            "KEY": str(root / "key.pem"),
-        }
+    def __init__(self, root: Path, name: str, given: dict[str, str]) -> None:
+        self.root, self.writer, self.given = root, WRITERS[name], given
         self.entered: set[str] = set()
         with _noting(self.entered):
             self.reference = self.made(self.place("reference"))
@@ -153,7 +157,7 @@ class Bench:
     def place(self, name: str) -> Path:
         place = self.root / name
         place.mkdir(parents=True)
-        shutil.copytree(self.run, place / "RUN")
+        shutil.copytree(self.given["RUN"], place / "RUN")
         return place
 
     def write(self, place: Path) -> int:
@@ -226,7 +230,8 @@ def _noting(entered: set[str]) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
-    return cache(lambda name: Bench(tmp_path_factory.mktemp("writer"), name))
+    shared = _given(tmp_path_factory.mktemp("given"))
+    return cache(lambda name: Bench(tmp_path_factory.mktemp("writer"), name, shared))
 
 
 @pytest.fixture
