@@ -39,7 +39,7 @@ from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord
 
-_ROWS = 1 << 17
+_ROWS = 1 << 16
 _MOST_METADATA_BYTES = 1 << 26
 """Metadata from which on those of ended versions are forgotten, or twice what stands where that is more."""
 _MADE = 1

@@ -115,6 +115,7 @@ class VersionTable:
             self.open[self.open_used].commits = 0
             self.open[self.open_used].owner = -1
             self.open[self.open_used].generations = -1
+            self.open[self.open_used].ended = 0
             self.open_used += 1
         return 0
 
@@ -251,6 +252,7 @@ class VersionTable:
         self.closed[row].leader_epoch = self.open[key].leader_epoch
         self.closed[row].value_version = self.open[key].value_version
         self.closed_used = row + 1
+        self.open[key].ended += 1
 
 
 @cython.cfunc
