@@ -188,15 +188,6 @@ def read(path: str, size: int | None = None) -> memoryview:
         raise unreadable(path, error) from error
 
 
-def read_into(path: str, out: memoryview) -> int:
-    """Fill ``out`` with the first bytes of a local file; how many there were. Raises as :func:`read` does."""
-    try:
-        with LocalFile(path) as file:
-            return file.read_into(out, 0)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-
-
 def memory(size: int) -> memoryview:
     """So many bytes of new memory, in large pages where the system has them."""
     if size < _LARGE:

@@ -349,7 +349,8 @@ def _take_some(
         if not _is_plain(data, batch, records, table):
             status = Stop.UNUSUAL_RECORDS
             break
-        _take_batch(data, records, batch.count, positions[table.batch] if is_unpacked else first, table)
+        place = positions[table.batch] if is_unpacked else first
+        _take_batch(data, records, batch.count, table.passage.origin + place, table)
         table.passage.note(batch)
         table.batch += 1
         records += batch.count
