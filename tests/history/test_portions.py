@@ -18,6 +18,7 @@ from coordinator_core.history.read import read_history
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
 from coordinator_core.lifecycle.half_cleaned import group_histories
+from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapshot
@@ -99,8 +100,12 @@ def test_incidents(incident: Incident, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("damaged_at", [None, 0.1, 0.5, 0.9])
-def test_codecs_holes_and_damage(codec: Codec, damaged_at: float | None, tmp_path: Path) -> None:
-    """A cleaned log of many small groups, of one codec and then plain, under two leader epochs."""
+def test_codecs_holes_and_damage(
+    codec: Codec, damaged_at: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleaned log of many small groups, of one codec and then plain, under two leader epochs; in small windows."""
+    monkeypatch.setattr(windows, "_WINDOW", 6000)
+    monkeypatch.setattr(reader, "_NEAR", 200)
     data = bytearray()
     offset = 0
     for number in range(400):
