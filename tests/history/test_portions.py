@@ -18,6 +18,7 @@ from coordinator_core.history.read import read_history
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
 from coordinator_core.lifecycle.half_cleaned import group_histories
+from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapshot
@@ -102,8 +103,12 @@ def test_incidents(incident: Incident, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", one_in(2, list(Codec)))
 @pytest.mark.parametrize("damaged_at", one_in(2, [None, 0.1, 0.5, 0.9]))
-def test_codecs_holes_and_damage(codec: Codec, damaged_at: float | None, tmp_path: Path) -> None:
-    """A cleaned log of many small groups, of one codec and then plain, under two leader epochs."""
+def test_codecs_holes_and_damage(
+    codec: Codec, damaged_at: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleaned log of many small groups, of one codec and then plain, under two leader epochs; in small windows."""
+    monkeypatch.setattr(windows, "_WINDOW", 6000)
+    monkeypatch.setattr(reader, "_NEAR", 200)
     data = bytearray()
     offset = 0
     for number in range(400):
@@ -198,3 +203,18 @@ def test_ids_that_are_no_utf8_are_read_as_java_reads_them(tmp_path: Path) -> Non
         (0, "orders"),
         *((at, "orders-\ufffd") for at in (1, 2, 3)),
     ]
+
+
+def test_a_wrong_offset_at_the_end_of_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows that it is wrong is the batch behind it, which is in the next window."""
+    key = encode_key(1, {"group": "group", "topic": "orders", "partition": 0})
+    value = encode_value(1, 3, {"offset": 7, "metadata": "", "commitTimestamp": NOW, "leaderEpoch": 1})
+    batches = [build_batch(number, [(key, value)], timestamp=NOW) for number in (0, 1, 2, 9, 3, 4)]
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    (place / f"{0:020d}.log").write_bytes(b"".join(batches))
+    monkeypatch.setattr(windows, "_WINDOW", 4 * len(batches[0]))
+    monkeypatch.setattr(reader, "_NEAR", 1)
+    (log,) = discover([str(tmp_path)]).partitions
+    _, _, damage = read(log, profile_for_release("3.9.2"), ["other"], OnDamage.SALVAGE, passes=True)
+    assert [(one.kind, one.record_offset) for one in damage] == [("offset_order", 9)]
