@@ -224,10 +224,10 @@ def _results(
                 yield from _cached(task, segment, end_offset, rules, cache)
         return
     read: list[Piece] = []
-    together = _folded_together(task, ranges, rules, read) if task.size <= limits.fold_bytes else None
-    if together is not None:
-        yield from together
-        return
+    if all(segment.size <= limits.fold_bytes for segment in task.segments):
+        while (together := _folded_together(task, ranges, rules, read, limits)) is not None:
+            yield from together
+            read.clear()
     for piece in read:
         yield from _folded(task, piece.segment, piece.end_offset, rules, piece.running, limits)
     for segment, end_offset in ranges:
@@ -235,9 +235,10 @@ def _results(
 
 
 def _folded_together(
-    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece]
+    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece], limits: Limits
 ) -> list[SegmentResult] | None:
-    """The results of a run; ``None`` when its segments, of which some were ``read``, must be looked at one by one."""
+    """The results of a run of ``ranges``; ``None`` when there is none, or when its segments, of which some were
+    ``read``, must be looked at one by one."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import Piece, fold_run
@@ -250,7 +251,7 @@ def _folded_together(
 
     if _is_empty(task, task.ranges[0][1]):
         return None
-    folds = fold_run(pieces(), rules=rules, start_offset=task.start_offset)
+    folds = fold_run(pieces(), rules=rules, limits=limits, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []
