@@ -311,9 +311,11 @@ def kill_all_of(home: Path) -> int:
     """Kills them, as if the machine lost its power; how many there were."""
     killed = 0
     while found := [pid for pid, command in processes_of(home) if command]:
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Stopped first: none of them sees another one die, and tells of it.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
         killed += len(found)
     return killed
 
