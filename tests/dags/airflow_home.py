@@ -116,7 +116,7 @@ class AirflowHome:
     def worker(self, directory: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
         """A Celery worker with a machine of its own, but for the DAGs: home, temporary files, copy of the cluster file.
 
-        It does not know the database of Airflow, and whatever it starts has its home as ``HOME``.
+        It does not know the database of Airflow, and whatever it starts runs in its home.
         """
         for name in ("airflow", "tmp"):
             (directory / name).mkdir(parents=True)
@@ -299,11 +299,11 @@ def _hitl(dag_id: str, run_id: str, task_id: str) -> str:
 
 
 def processes_of(home: Path) -> Iterator[tuple[int, str]]:
-    """Processes whose ``HOME`` is that directory, each with its command line."""
+    """Processes that run in that directory, each with its command line. Not by their environment: titles cover it."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             pid = int(entry.name)
-            if f"HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+            if (entry / "cwd").readlink() == home:
                 yield pid, (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
