@@ -128,8 +128,9 @@ class AirflowHome:
         try:
             yield process
         finally:
-            end_groups([process])
+            # It would wait for its tasks.
             kill_all_of(directory)
+            process.wait(60)
 
     def _component(
         self, name: str, command: list[str], environment: dict[str, str], without: Collection[str] = ()
