@@ -1,4 +1,4 @@
-"""Versions on their way to the table ``history``: packed in a temporary file, from which they come back group by group."""
+"""Versions on their way to the table ``history``: packed in a temporary file, and back from there group by group."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class _Stretch(NamedTuple):
 
 
 class Texts:
-    """Metadata of versions, one a version: of ``lengths`` bytes, and from ``starts`` on in what lies in ``stretches`` of
-    the file."""
+    """Metadata of versions: ``lengths`` in bytes, and where each begins in the ``stretches`` of a file, end to end."""
 
     def __init__(self, file: BufferedRandom, starts: Int64s, lengths: Int64s, stretches: Sequence[_Stretch]) -> None:
         self._file = file

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.history.model import (
     Certainty,
     EndKind,
@@ -31,7 +32,6 @@ from coordinator_core.history.origins import (
 )
 from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken
-from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.packed import BLOCK_BYTES
 

@@ -43,7 +43,6 @@ MAX_OFFSET_SPAN = 0x7FFFFFFF
 """Offsets in a segment are at most this far from its base (``LogSegment``'s int32 relative offsets)."""
 
 
-
 class Passes(Protocol):
     """Passes batches that its caller does not want: only sound ones, in order, whose records can be read."""
 

@@ -187,7 +187,7 @@ class KeptWindows(SegmentWindows):
         # Every view of the bytes holds on to this array.
         array = np.asarray(memory)
         weakref.finalize(array, _spare.append, memory)
-        self._buffer = memoryview(array)
+        self._buffer = array.data
         super()._fill(position, wanted)
 
 
