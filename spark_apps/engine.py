@@ -1,9 +1,9 @@
 """The Spark engine: a task folds segments, and merges them at once when they are all of their offsets partition.
 
 Neighbouring partitions and segments share a task. Where a partition has several, or its folds are too large for the
-task that made them, a second stage merges them; those of giant partitions, however many there are, are cut into shards in
-one job, merged in the next and combined in a third, in which the other partitions are merged. The driver lists the files
-of the tasks that count, and writes the manifest.
+task that made them, a second stage merges them; those of giant partitions, however many there are, are cut into
+shards in one job, merged in the next and combined in a third, in which the other partitions are merged. The driver
+lists the files of the tasks that count, and writes the manifest.
 """
 
 from __future__ import annotations
