@@ -6,10 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from coordinator_core import files
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible, visible_lines
 from spark_apps.session import Session
 
@@ -22,10 +24,10 @@ class App:
     parse_arguments: Callable[[Sequence[str] | None], argparse.Namespace]
     execute: Callable[[argparse.Namespace], None]
 
-    def main(self) -> None:
+    def main(self) -> NoReturn:
         """Run the app and leave the process with its exit code."""
         start_light()
-        sys.exit(self.run())
+        leave(self.run())
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Run the app; returns the exit code instead of leaving, but for arguments that are not usable.

@@ -9,15 +9,18 @@ from itertools import accumulate, pairwise
 from coordinator_core.fold.tasks import FoldTask
 
 MIB = 1 << 20
-MAX_TASK_BYTES = 1024 * MIB
-"""Segments are put together up to this size: an offset key then takes its place once for all of them. A task that is
-lost is done again."""
+MAX_TASK_BYTES = 32 * MIB
+"""Partitions are put together up to this size."""
 
 MIN_TASK_BYTES = MIB
 """A task costs more than reading this much."""
 
-TASKS_PER_CORE = 2
-"""A core which is done early finds another task; the fewer there are, the less is folded twice."""
+TASKS_PER_CORE = 4
+"""Enough that a core which is done early finds another task."""
+
+MAX_FOLD_BYTES, FOLD_TASKS_PER_CORE = 1024 * MIB, 2
+"""The same for segments that are folded: an offset key takes its place once for all of a task, so that fewer tasks do
+less. A task that is lost is done again."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ class Work:
 def task_bytes(sizes: Sequence[int], parallelism: int) -> int:
     """Size up to which neighbours share a task, when ``parallelism`` tasks run at a time."""
     return min(MAX_TASK_BYTES, max(MIN_TASK_BYTES, sum(sizes) // (TASKS_PER_CORE * parallelism)))
+
+
+def fold_task_bytes(sizes: Sequence[int], parallelism: int) -> int:
+    """The same for segments that are folded."""
+    return min(MAX_FOLD_BYTES, max(MIN_TASK_BYTES, sum(sizes) // (FOLD_TASKS_PER_CORE * parallelism)))
 
 
 def packed(sizes: Sequence[int], limit: int) -> list[range]:

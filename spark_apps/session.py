@@ -69,7 +69,8 @@ class Session:
         if self._class_data is not None:
             options = [*_JVM_OPTIONS, *self._class_data.jvm_options()]
             conf.set("spark.driver.extraJavaOptions", " ".join(options))
-        return launch_gateway(conf)  # type: ignore[no-untyped-call]
+        # Standard output is the app's; who reads it need not wait for the JVM to end.
+        return launch_gateway(conf, {"stdout": sys.stderr.fileno()})  # type: ignore[no-untyped-call]
 
     @property
     def context(self) -> SparkContext:

@@ -34,7 +34,7 @@ from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import Merge, merge_partition
 from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
-from spark_apps.packing import MAX_TASK_BYTES, Work
+from spark_apps.packing import MAX_FOLD_BYTES, Work
 
 LIMITS = Limits(fold_bytes=128 * MIB)
 """Of a larger segment a task makes several folds, one after the other; smaller ones it folds together, as long as that
@@ -238,7 +238,7 @@ def _folds_in(
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
     cache = cache_of_environment()
-    for task in tasks if cache else in_runs(tasks, lambda _: MAX_TASK_BYTES):
+    for task in tasks if cache else in_runs(tasks, lambda _: MAX_FOLD_BYTES):
         yield from run_fold_task(task, rules, cache, limits=LIMITS)
 
 

@@ -120,23 +120,31 @@ def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFil
     ``most_bytes`` says how large a run may be in a partition of these segments. Files that are fetched whole stay
     alone; so do those of which nothing belongs to the log.
     """
-    runs: list[FoldTask] = []
+    runs: list[list[FoldTask]] = []
     for _, of_partition in groupby(tasks, key=lambda task: task.log.offsets_partition):
-        first, *others = of_partition
-        most = most_bytes([segment for task in (first, *others) for segment in task.segments])
-        runs.append(first)
-        for task in others:
-            last = runs[-1]
-            if (
-                storage.is_local(task.segments[0].path)
-                and last.size + task.size <= most
-                and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
-            ):
-                pinned = None if last.pinned is None else {**last.pinned, **(task.pinned or {})}
-                runs[-1] = replace(last, ranges=last.ranges + task.ranges, pinned=pinned)
-            else:
-                runs.append(task)
-    return runs
+        members = list(of_partition)
+        most = most_bytes([segment for task in members for segment in task.segments])
+        left = -1
+        for task in members:
+            is_alone = not storage.is_local(task.segments[0].path)
+            if is_alone or task.size > left:
+                runs.append([])
+                left = most
+            runs[-1].append(task)
+            # What follows segments of which nothing belongs to the log begins a run.
+            is_alone = is_alone or any(_is_empty(task, end_offset) for _, end_offset in task.ranges)
+            left = -1 if is_alone else left - task.size
+    return [_joined(run) for run in runs]
+
+
+def _joined(run: Sequence[FoldTask]) -> FoldTask:
+    """Neighbours of a partition as one task."""
+    first = run[0]
+    if len(run) == 1:
+        return first
+    pinned = {path: found for task in run for path, found in (task.pinned or {}).items()}
+    ranges = tuple(one for task in run for one in task.ranges)
+    return replace(first, ranges=ranges, pinned=None if first.pinned is None else pinned)
 
 
 def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
