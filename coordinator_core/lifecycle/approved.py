@@ -15,10 +15,11 @@ from typing import Any
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
-from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.lifecycle.forecast import Forecast
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.releases import profile_from_label
@@ -41,15 +42,9 @@ class PlannedCompaction:
         return bool(self.document["partial"])
 
 
-def expiry_row(plan: ExpiryPlan) -> Document:
-    """Records of an offsets partition that expire by a plan."""
-    return {
-        "offsets_partition": plan.offsets_partition,
-        "offsets": len(plan.expired_offset_keys()),
-        "groups": len(plan.deleted_groups()),
-        "tombstones": len(plan.tombstones),
-        "sha256": plan.digest(),
-    }
+def expiry_row(forecast: Forecast) -> Document:
+    """Records of an offsets partition that expire by its forecast."""
+    return fields_of(forecast, "offsets_partition", "offsets", "groups", "tombstones", "sha256")
 
 
 def plan_document(

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -28,6 +28,9 @@ from dags.common.attempts import attempt_id, now_ms, run_digest
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors, replay_rules
+
+if TYPE_CHECKING:
+    from coordinator_core.lifecycle.plan import Tombstone
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +106,7 @@ def _forecast(
 ) -> Document:
     """Answer of ``regroup expire``, its records in files of their own; sizes, and what a plan needs besides.
 
-    One offsets partition after the other: of each stay a few numbers. Completes the pin.
+    One offsets partition and group after the other: of each stay a few numbers. Completes the pin.
     """
     from coordinator_core import files, storage
     from coordinator_core.fold.cache import cache_of_environment
@@ -112,11 +115,11 @@ def _forecast(
     from coordinator_core.lifecycle.approved import expiry_row
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
-    from coordinator_core.lifecycle.expiry import plan_expiry
-    from coordinator_core.lifecycle.forensics import forensics
+    from coordinator_core.lifecycle.forecast import forecast
+    from coordinator_core.lifecycle.forensics import compacted_sizes
     from coordinator_core.log.reader import OnDamage
-    from coordinator_core.reports.expiry import expiry_document
-    from coordinator_core.runs.local import check_source, replay_partitions
+    from coordinator_core.reports.expiry import tombstone_row
+    from coordinator_core.runs.local import check_source, merged_partitions
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
@@ -133,7 +136,7 @@ def _forecast(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
-    replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment(), whole_metadata=False)
+    replayed = merged_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
     facts_of_plan: Document = {
         "profile": profile.label,
         "now_ms": now,
@@ -144,17 +147,25 @@ def _forecast(
         made = stack.enter_context(storage.directory_of(directory))
         made.mkdir(parents=True, exist_ok=True)
         due, later = (stack.enter_context((made / name).open("w", encoding="utf-8")) for name in (DUE, LATER))
-        for log_to_compact, (state, facts) in zip(logs, replayed, strict=True):
-            plan = plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms)
-            told = expiry_document([plan], **facts_of_plan, group_ids=None)
-            counts["due"] += _write_lines(due, told["tombstones"])
-            counts["later"] += _write_lines(later, told["forecast"])
-            kept.update(told["kept"])
-            failures += told["failures"]
-            expiry.append(expiry_row(plan))
-            measured = forensics(log_to_compact, state, rules=rules, topic_names=pin.snapshot.topic_names)
-            counts["bytes"] += measured.size.size_bytes
-            counts["bytes_left"] += measured.compacted.size_bytes
+
+        def write(now_due: Sequence[Tombstone], to_come: Sequence[Tombstone]) -> None:
+            for file, tombstones in ((due, now_due), (later, to_come)):
+                file.writelines(json.dumps(tombstone_row(one)) + "\n" for one in tombstones)
+
+        for log_to_compact, (merged, facts) in zip(logs, replayed, strict=True):
+            before = due.tell(), later.tell()
+            found = forecast(merged, profile, now_ms=now, offsets_retention_ms=retention_ms, take=write)
+            if found.failure is not None:
+                for file, end in zip((due, later), before, strict=True):
+                    file.seek(end)
+                    file.truncate()
+                failures.append({"offsets_partition": found.offsets_partition, "detail": found.failure})
+            expiry.append(expiry_row(found))
+            kept.update(found.kept)
+            size, left = compacted_sizes(log_to_compact, rules)
+            counts.update(
+                {"due": found.tombstones, "later": found.later, "bytes": size.size_bytes, "bytes_left": left.size_bytes}
+            )
             fingerprints |= facts.fingerprints
             next_offsets |= facts.next_offsets
         write_pin(Pin(pin.snapshot, fingerprints, next_offsets), str(made / PIN))
@@ -164,16 +175,11 @@ def _forecast(
             **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
             "delete_retention_ms": settings.delete_retention_ms,
             "expiry": expiry,
-            "kept": dict(sorted(kept.items())),
+            "kept": {str(reason): count for reason, count in sorted(kept.items())},
             "failures": failures,
         }
         files.write_json(str(made / FORECAST), document)
     return document
-
-
-def _write_lines(file: TextIO, rows: Sequence[Mapping[str, Any]]) -> int:
-    file.writelines(json.dumps(row) + "\n" for row in rows)
-    return len(rows)
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
