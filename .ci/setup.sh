@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step but the last two, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but the last three, in this order, when none is named
 #
 #   java       Java 17 or newer (Spark, and the brokers of the tests)
-#   maven      Maven (fetches the brokers of the tests)
 #   python     Python 3.11 to 3.13 with venv, and the virtual environment .venv/
 #   libraries  LZ4 and zstd as C libraries
 #   compiler   a C compiler, and Python's headers
 #   packages   the locked packages, each checked against its hash
 #   project    Regroup itself, editable, with its kernels compiled
+#   maven      Maven (fetches the brokers of the tests; `make test` asks for it)
 #   browser    Chromium (the tests open reports in it; `make test` asks for it)
 #   prometheus promtool, Prometheus and its Pushgateway in .cache/prometheus/ (the tests of alerts; `make test` asks for it)
 #
@@ -218,11 +218,11 @@ step_prometheus() {
         "promtool, prometheus and prometheus-pushgateway on the PATH (Debian: prometheus, prometheus-pushgateway)"
 }
 
-if [ $# -eq 0 ]; then set -- java maven python libraries compiler packages project; fi
+if [ $# -eq 0 ]; then set -- java python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | maven | python | libraries | compiler | packages | project | browser | prometheus) "step_$step" ;;
-        *) fail "unknown step '$step'; the steps are java, maven, python, libraries, compiler, packages, project," \
-            "browser, prometheus" ;;
+        java | python | libraries | compiler | packages | project | maven | browser | prometheus) "step_$step" ;;
+        *) fail "unknown step '$step'; the steps are java, python, libraries, compiler, packages, project," \
+            "maven, browser, prometheus" ;;
     esac
 done
