@@ -77,8 +77,7 @@ environment: wheel ## Build dist/regroup-environment.tar.gz, Python environment 
 lock: setup ## Lock the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
 		--custom-compile-command "make lock" .ci/bootstrap.in --output-file .ci/bootstrap.txt
-	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
-		--custom-compile-command "make lock" --all-extras pyproject.toml --output-file requirements.lock
+	$(BIN)/python .ci/lock.py --upgrade
 
 clean: ## Remove what the other targets made, except .venv/
 	rm -rf build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output spark-warehouse metastore_db derby.log

@@ -158,7 +158,7 @@ done_before() { [ -f "$VENV/.$1" ] && [ "$(cat "$VENV/.$1")" = "$(digest "${@:2}
 complete() { digest "${@:2}" >"$VENV/.$1"; }
 
 step_packages() {
-    local inputs=(requirements.lock .ci/bootstrap.txt .ci/setup.sh)
+    local inputs=(requirements.lock .ci/locks/*.txt .ci/bootstrap.txt .ci/setup.sh)
     if done_before packages "${inputs[@]}"; then return; fi
     say "installing the locked packages"
     rm -f $VENV/.packages $VENV/.project
