@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup maven browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup maven browser debian prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -24,13 +24,13 @@ check: setup ## Fast tests: no JVM, no browser
 test: lint maven browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	$(TESTS) -m "fast or real"
 
-test-full: maven browser ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
+test-full: maven browser debian ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
 	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
 kafka-next: maven ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
-durations: maven browser prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+durations: maven browser debian prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
 	@for tier in fast real full; do $(TESTS) -m $$tier | sed -n '/^| /p; / failed/p'; done
 
@@ -39,6 +39,9 @@ maven: setup
 
 browser: setup
 	@.ci/setup.sh browser
+
+debian: setup
+	@.ci/setup.sh debian
 
 prometheus: setup
 	@.ci/setup.sh prometheus

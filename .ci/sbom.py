@@ -77,7 +77,7 @@ def _licences(name: str) -> list[dict[str, Any]]:
 def main() -> None:
     from coordinator_core import __version__
 
-    made = components()
+    made = sorted(components(), key=lambda each: each["name"])
     needs: dict[str, list[str]] = {}
     for component in made:
         for parent in component.pop("via"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step but the last three, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but the last four, in this order, when none is named
 #
 #   java       Java 17 or newer (Spark, and the brokers of the tests)
 #   python     Python 3.11 to 3.13 with venv, and the virtual environment .venv/
@@ -11,6 +11,7 @@
 #   project    Regroup itself, editable, with its kernels compiled
 #   maven      Maven (fetches the brokers of the tests; `make test` asks for it)
 #   browser    Chromium (the tests open reports in it; `make test` asks for it)
+#   debian     mmdebstrap (a test carries out the steps of the images in a clean Debian; `make test-full` asks for it)
 #   prometheus promtool, Prometheus and its Pushgateway in .cache/prometheus/ (the tests of alerts; `make test` asks for it)
 #
 # A step uses the system's package manager when something is missing and this user may; else it ends with one line that
@@ -200,6 +201,12 @@ step_browser() {
         "(Debian: chromium)"
 }
 
+step_debian() {
+    command -v mmdebstrap >/dev/null || system_install mmdebstrap mmdebstrap "" "" || true
+    command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing and cannot be installed by this user: install it" \
+        "(Debian: mmdebstrap)"
+}
+
 # Debian's packages are unpacked, not installed: they would start servers.
 step_prometheus() {
     local programs=(promtool prometheus prometheus-pushgateway) packages=(prometheus prometheus-pushgateway)
@@ -221,8 +228,8 @@ step_prometheus() {
 if [ $# -eq 0 ]; then set -- java python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | python | libraries | compiler | packages | project | maven | browser | prometheus) "step_$step" ;;
+        java | python | libraries | compiler | packages | project | maven | browser | debian | prometheus) "step_$step" ;;
         *) fail "unknown step '$step'; the steps are java, python, libraries, compiler, packages, project," \
-            "maven, browser, prometheus" ;;
+            "maven, browser, debian, prometheus" ;;
     esac
 done
