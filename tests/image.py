@@ -100,10 +100,7 @@ class Stage:
         words = ["env", "-i", *(f"{name}={value}" for name, value in (given | self.environment).items()), *words]
         setup.append(f"exec chroot {root} {shlex.join(words)}")
         command_line = ["unshare", "--mount", "sh", "-c", "\n".join(setup)]
-        # In a session of its own: apt stops where it finds a terminal that is not its own.
-        return subprocess.run(
-            command_line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, start_new_session=True
-        )
+        return subprocess.run(command_line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
 class Images:

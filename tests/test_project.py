@@ -162,9 +162,7 @@ def test_setup_knows_its_steps() -> None:
 
 def test_images_have_official_bases_of_the_locked_releases_and_plain_users() -> None:
     text = (ROOT / "Dockerfile").read_text()
-    release = {
-        name: re.findall(rf"^{name}==(\S+)", LOCKED_TO_RUN, re.MULTILINE)[0] for name in ("apache-airflow", "pyspark")
-    }
+    release = dict(re.findall(r"^(apache-airflow|pyspark)==(\S+)", LOCKED_TO_RUN, re.MULTILINE))
     bases = [line for line in re.findall(r"^FROM (\S+) AS", text, re.MULTILINE) if ":" in line]
     assert bases == ["python:3.11-slim-bookworm", f"apache/airflow:{release['apache-airflow']}-python3.11"]
     entry_point = re.findall(r"COPY --from=(\S+:\S+) (.*)", text)
