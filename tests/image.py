@@ -89,7 +89,8 @@ class Stage:
         options = f"lowerdir={lower},upperdir={self.files},workdir={self.place / 'work'}"
         setup = ["set -e", f"mount -t overlay overlay -o {options} {root}"]
         setup += [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
-        for target, source in {"/etc/resolv.conf": Path("/etc/resolv.conf"), **(mounts or {})}.items():
+        network = {name: Path(name) for name in ("/etc/resolv.conf", "/etc/hosts")}
+        for target, source in {**network, **(mounts or {})}.items():
             setup += self._mounted(source, f"{root}{target}")
         words = ["sh", "-c", f"cd {self.directory} && {command}"]
         if sealed:
