@@ -145,7 +145,7 @@ def listed(environment: Path) -> str:
 def test_pip_installs_the_command_line_and_little_else(wheel: Path, tmp_path: Path) -> None:
     """The commands of docs/install.md."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "e"], check=True)
-    pip = [tmp_path / "e/bin/pip", "--quiet", "install"]
+    pip = [str(tmp_path / "e/bin/pip"), "--quiet", "install"]
     subprocess.run([*pip, "--require-hashes", "-r", ROOT / ".ci/locks/core.txt"], check=True)
     subprocess.run([*pip, "--no-deps", wheel], check=True)
     assert "x-committed" in listed(tmp_path / "e")
