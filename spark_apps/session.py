@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOOPBACK = "127.0.0.1"
+_STANDARD_ERROR = 2
 LOCAL = "local[*]"
 
 _COMMON = {
@@ -70,7 +71,7 @@ class Session:
             options = [*_JVM_OPTIONS, *self._class_data.jvm_options()]
             conf.set("spark.driver.extraJavaOptions", " ".join(options))
         # Standard output is the app's; who reads it need not wait for the JVM to end.
-        return launch_gateway(conf, {"stdout": sys.stderr.fileno()})  # type: ignore[no-untyped-call]
+        return launch_gateway(conf, {"stdout": _STANDARD_ERROR})  # type: ignore[no-untyped-call]
 
     @property
     def context(self) -> SparkContext:

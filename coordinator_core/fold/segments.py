@@ -268,10 +268,11 @@ class Folder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the fold holds so far: of offset keys and what stands for their values, and copies."""
+        """Bytes that the fold holds so far: of offset keys and what stands for their values, and copies, which are
+        copied once more at the end."""
         tables = self._tables
         rows = tables.keys.used * tables.events.itemsize + tables.pending_used * tables.pending.itemsize
-        return int(tables.keys.data_used + rows + self._copied_bytes)
+        return int(tables.keys.data_used + rows + 2 * self._copied_bytes)
 
     @property
     def _copied_bytes(self) -> int:
