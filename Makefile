@@ -5,8 +5,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+IN_MEMORY = .ci/in-memory.sh
 
-.PHONY: help setup browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup browser prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -18,12 +19,12 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 	@.ci/demo.sh
 
 check: setup ## Fast tests: no JVM, no browser
-	$(TESTS) -m fast
+	$(IN_MEMORY) $(TESTS) -m fast
 
-test: lint browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
-	$(TESTS) -m "fast or real"
+test: style browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
+	$(IN_MEMORY) $(TESTS) -m "fast or real"
 
-test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
+test-full: browser services ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
 	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
 kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
@@ -31,7 +32,8 @@ kafka-next: setup ## Compare our record schemas with those of the newest Kafka t
 
 durations: browser prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
-	@for tier in fast real full; do $(TESTS) -m $$tier | sed -n '/^| /p; / failed/p'; done
+	@for tier in fast real; do $(IN_MEMORY) $(TESTS) -m $$tier; done | sed -n '/^| /p; / failed/p'
+	@$(TESTS) -m full | sed -n '/^| /p; / failed/p'
 
 browser: setup
 	@.ci/setup.sh browser
@@ -39,10 +41,15 @@ browser: setup
 prometheus: setup
 	@.ci/setup.sh prometheus
 
-lint: setup ## ruff, mypy, the direction of imports
+services: setup
+	@.ci/setup.sh services
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint: style ## ruff, mypy, the direction of imports
 	$(PYTEST) -q tests/test_architecture.py
 
 check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus, fuzzer; INPUTS=… SECONDS=… SEED=…

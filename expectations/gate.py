@@ -7,6 +7,7 @@ once; whatever does not is a refusal.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
@@ -247,8 +247,9 @@ def _validate(
         outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
         [(identifier, result)] = outcome.run_results.items()
         combined.add(rows, result)
-        del rows, frame
-        give_back_freed_memory()
+        # GX's objects refer to each other, and hold the frame until somebody looks for cycles.
+        del rows, frame, outcome, result
+        gc.collect(1)
     return Validated(combined.result(), combined.examples(), identifier)
 
 

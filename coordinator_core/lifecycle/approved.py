@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from coordinator_core import files, storage
@@ -124,12 +123,12 @@ def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
         check_fingerprint(segment, segment_fingerprint(segment), fingerprint)
 
 
-def check_compacted(directory: Path, planned: PlannedCompaction) -> Document:
+def check_compacted(directory: str, planned: PlannedCompaction) -> Document:
     """Check that ``directory`` holds what was proved, and that this is what was planned; returns its report.
 
     Every byte is read, every CRC checked. Raises :class:`ProofFailedError`.
     """
-    report: Document = files.read_json(str(directory / REPORT))
+    report: Document = files.read_json(storage.join(directory, REPORT))
     if report["plan_sha256"] != planned.digest:
         raise ProofFailedError(f"{directory} was not made by plan {planned.digest}")
     rows = {row["offsets_partition"]: row for row in report["partitions"]}
@@ -142,11 +141,11 @@ def check_compacted(directory: Path, planned: PlannedCompaction) -> Document:
             raise ProofFailedError(f"{directory}: offsets partition {number}: not what was to expire")
         if not row["proved_profiles"]:
             raise ProofFailedError(f"{directory}: offsets partition {number} was not proved")
-    found = {log.offsets_partition: log for log in discover([str(directory)]).partitions}
+    found = {log.offsets_partition: log for log in discover([directory]).partitions}
     for number, row in rows.items():
         segments = found[number].segments if number in found else ()
         here = [
-            {"name": Path(item.path).name, "bytes": item.size, "fingerprint": segment_fingerprint(item)}
+            {"name": storage.split(item.path)[1], "bytes": item.size, "fingerprint": segment_fingerprint(item)}
             for item in segments
         ]
         if here != row["segments"]:

@@ -1,8 +1,11 @@
 """Functions of the tasks of ``offsets_compact``. The core is imported when a task runs, never before.
 
-Everything lies below one local directory, ``compaction.output`` of the cluster:
+Below the cluster's state, path or URI, lie the plans:
 
-    _plans/<window>/<attempt>/      pin.json (with what the replay found), forecast.json, its records, and plan.json
+    _compacted/_plans/<window>/<attempt>/   pin.json (with what the replay found), forecast.json, its records, plan.json
+
+Below ``compaction.output`` of the cluster, ``_compacted`` of its state by default:
+
     _staging/<DAG run>/<attempt>/   what the app has written and proved, until it is published
     <window>/<attempt>/             a published log
     latest.json                     which of them is the newest
@@ -13,12 +16,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -61,16 +62,6 @@ def _final_errors() -> Iterator[None]:
             raise AirflowFailException(f"the proof failed, so no retry: {visible(str(error))}") from None
 
 
-def _place(cluster: Cluster) -> Path:
-    from coordinator_core import storage
-    from coordinator_core.errors import UsageError
-
-    place = settings_of(cluster).output or storage.join(cluster.output, cluster.name, "_compacted")
-    if not storage.is_local(place):
-        raise UsageError(f"{place}: a log is written to a local directory, for a broker to load; set compaction.output")
-    return storage.local_path(place)
-
-
 def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
     """Says what compaction would leave and what expires, and writes it into a directory of this attempt.
 
@@ -82,14 +73,13 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
     now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
     partial = params["partial"] or cluster.partial
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import storage
         from coordinator_core.untrusted import visible
 
-        place = _place(cluster)
-        window = Path(pinned["runs"]).name
-        directory = place / "_plans" / window / attempt_id(dag_run.run_id, try_number)
+        window = storage.split(pinned["runs"])[1]
+        attempt = attempt_id(dag_run.run_id, try_number)
+        directory = cluster.state_path("_compacted", "_plans", window, attempt)
         document = _forecast(pinned["pin"], directory, cluster, params, now, partial=partial)
-        files.write_json(str(directory / FORECAST), document)
     due, later = document["due"], document["later"]
     log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
     log.info("%d tombstones are due, %d will be; kept: %s", due, later, document["kept"])
@@ -98,7 +88,8 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
             "nothing expires in offsets partition %d: %s", failure["offsets_partition"], visible(failure["detail"])
         )
     return {
-        "directory": str(directory),
+        "directory": directory,
+        "place": settings.output or cluster.state_path("_compacted"),
         "window": window,
         "expire": settings.expire if params["expire"] is None else params["expire"],
         "approval_hours": settings.approval_hours,
@@ -111,12 +102,13 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 
 
 def _forecast(
-    pin_path: str, directory: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
+    pin_path: str, directory: str, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
     """Answer of ``regroup expire``, its records in files of their own; sizes, and what a plan needs besides.
 
     One offsets partition and group after the other: of each stay a few numbers. Completes the pin.
     """
+    from coordinator_core import files, storage
     from coordinator_core.fold.cache import cache_of_environment
     from coordinator_core.fold.inference import infer_profile
     from coordinator_core.fold.pin import Pin, read_pin, write_pin
@@ -131,7 +123,7 @@ def _forecast(
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
-    check_output_outside(str(directory), source_directories(pin.snapshot))
+    check_output_outside(directory, source_directories(pin.snapshot))
     settings = settings_of(cluster)
     on_damage = OnDamage.chosen(partial=partial, salvage=False)
     profile = _profile(cluster, params) or infer_profile(pin.snapshot.partitions)
@@ -151,8 +143,10 @@ def _forecast(
         "offsets_retention_ms": retention_ms,
         "partial": partial,
     }
-    directory.mkdir(parents=True)
-    with (directory / DUE).open("w", encoding="utf-8") as due, (directory / LATER).open("w", encoding="utf-8") as later:
+    with ExitStack() as stack:
+        made = stack.enter_context(storage.directory_of(directory))
+        made.mkdir(parents=True, exist_ok=True)
+        due, later = (stack.enter_context((made / name).open("w", encoding="utf-8")) for name in (DUE, LATER))
 
         def write(now_due: Sequence[Tombstone], to_come: Sequence[Tombstone]) -> None:
             for file, tombstones in ((due, now_due), (later, to_come)):
@@ -174,17 +168,18 @@ def _forecast(
             )
             fingerprints |= facts.fingerprints
             next_offsets |= facts.next_offsets
-    completed = str(directory / PIN)
-    write_pin(Pin(pin.snapshot, fingerprints, next_offsets), completed)
-    return {
-        "pin": completed,
-        **facts_of_plan,
-        **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
-        "delete_retention_ms": settings.delete_retention_ms,
-        "expiry": expiry,
-        "kept": {str(reason): count for reason, count in sorted(kept.items())},
-        "failures": failures,
-    }
+        write_pin(Pin(pin.snapshot, fingerprints, next_offsets), str(made / PIN))
+        document = {
+            "pin": storage.join(directory, PIN),
+            **facts_of_plan,
+            **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
+            "delete_retention_ms": settings.delete_retention_ms,
+            "expiry": expiry,
+            "kept": {str(reason): count for reason, count in sorted(kept.items())},
+            "failures": failures,
+        }
+        files.write_json(str(made / FORECAST), document)
+    return document
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
@@ -201,13 +196,12 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
 
     Returns path and digest, what an approver is to read, and the arguments of the app.
     """
-    directory = Path(forecasted["directory"])
-    expire = forecasted["expire"]
+    directory, expire = forecasted["directory"], forecasted["expire"]
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import files, storage
         from coordinator_core.lifecycle.approved import plan_document, write_plan
 
-        found = files.read_json(str(directory / FORECAST))
+        found = files.read_json(storage.join(directory, FORECAST))
         nothing = {"offsets": 0, "groups": 0, "tombstones": 0, "sha256": None}
         document = plan_document(
             found["pin"],
@@ -221,25 +215,26 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
                 "delete_retention_ms": found["delete_retention_ms"],
             },
         )
-        path = str(directory / PLAN)
+        path = storage.join(directory, PLAN)
         digest = write_plan(path, document)
+        due = storage.read_lines(storage.join(directory, DUE)) if expire else ()
+        body = "\n".join(approval_lines(found, map(json.loads, due), path, digest))
+        staging = storage.join(forecasted["place"], "_staging", run_digest(dag_run.run_id))
     expires = found["due"] if expire else 0
-    with (directory / DUE).open(encoding="utf-8") as due:
-        body = "\n".join(approval_lines(found, map(json.loads, due if expire else ()), path, digest))
     for line in body.splitlines():
         log.info("%s", line)
-    staging = directory.parent.parent.parent / "_staging" / run_digest(dag_run.run_id)
     return {
         "plan": path,
         "digest": digest,
         "window": forecasted["window"],
-        "staging": str(staging),
+        "place": forecasted["place"],
+        "staging": staging,
         "expires": expires,
         "not_asked": "" if expires else "nothing expires, so nobody is asked",
         "approval_hours": forecasted["approval_hours"],
         "subject": f"Let {_count(expires)} expire?",
         "body": body,
-        "compact_args": ["--plan", path, "--plan-digest", digest, "--output", str(staging)],
+        "compact_args": ["--plan", path, "--plan-digest", digest, "--output", staging],
     }
 
 
@@ -270,7 +265,8 @@ def approval_lines(
             gone = ", the group goes" if group_id in deleted else ""
             yield f"- {_code(group_id)}: {count}{gone}"
     yield ""
-    yield f"- every record: `{Path(path).with_name(DUE)}`; later ones: `{Path(path).with_name(LATER)}`"
+    every, later = (path.removesuffix(PLAN) + name for name in (DUE, LATER))
+    yield f"- every record: `{every}`; later ones: `{later}`"
     yield f"- plan: `{path}`"
     yield f"- SHA-256 of the plan: `{digest}`"
 
@@ -291,11 +287,12 @@ def _code(text: str) -> str:
 def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str, Any]:
     """Checks that what lies on the disk is what the app has proved, and what was approved."""
     began = time.monotonic()
-    directory = Path(planned["staging"]) / compacted["run_id"]
     with _final_errors():
+        from coordinator_core import storage
         from coordinator_core.lifecycle.approved import check_compacted, read_plan
         from coordinator_core.untrusted import visible
 
+        directory = storage.join(planned["staging"], compacted["run_id"])
         report = check_compacted(directory, read_plan(planned["plan"], planned["digest"]))
     for row in report["partitions"]:
         log.info(
@@ -306,7 +303,7 @@ def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str,
         for told in row["told"]:
             log.info("protected in offsets partition %d: %s", row["offsets_partition"], visible(told))
     return {
-        "directory": str(directory),
+        "directory": directory,
         "seconds": {"compact": compacted["seconds"], "proof": round(time.monotonic() - began, 3)},
     }
 
@@ -316,32 +313,23 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
 
     Returns what the asset event carries.
     """
-    staged = Path(proved["directory"])
-    place = staged.parent.parent.parent
-    target = place / planned["window"] / staged.name
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import files, storage
         from coordinator_core.lifecycle.compact_publish import REPORT
         from coordinator_core.runs.publish import LATEST
 
         names = ("now_ms", "profile", "partial", "plan_sha256")
+        place, window, run_id = planned["place"], planned["window"], storage.split(proved["directory"])[1]
+        target = storage.join(place, window, run_id)
         # Already there when this task was ended between the two steps, or cleared.
-        if staged.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            staged.rename(target)
-        report = files.read_json(str(target / REPORT))
-        latest = place / LATEST
-        with files.locked(str(place / f".{LATEST}.lock")):
-            current = files.read_json(str(latest)) if latest.exists() else {"now_ms": report["now_ms"]}
-            if current["now_ms"] <= report["now_ms"]:
-                files.write_json(
-                    str(latest),
-                    {"path": f"{planned['window']}/{staged.name}", **{name: report[name] for name in names}},
-                )
-        shutil.rmtree(staged.parent, ignore_errors=True)
+        files.move_directory(proved["directory"], target, last=REPORT)
+        report = files.read_json(storage.join(target, REPORT))
+        named = {"path": f"{window}/{run_id}", **{name: report[name] for name in names}}
+        files.let_latest(storage.join(place, LATEST), named)
+        storage.delete(planned["staging"])
     log.info("compacted log  %s", target)
     return {
-        "log": str(target),
+        "log": target,
         "window": planned["window"],
         **{name: report[name] for name in (*names, "input_bytes", "output_bytes", "expired_offsets", "expired_groups")},
         "seconds": proved["seconds"],

@@ -31,7 +31,8 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return published(RICH, tmp_path_factory.mktemp("rich"))
 
 
-@pytest.mark.parametrize("name", ["k431-mixed", pytest.param("k431-txn", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["k431-mixed", "k431-txn"])
 def test_runs_of_clean_logs_pass(name: str, tmp_path: Path) -> None:
     result = evaluate(published(name, tmp_path))
     assert result == GateResult(result.run, DECLARED, DECLARED, (), ())

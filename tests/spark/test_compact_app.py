@@ -116,7 +116,7 @@ def test_a_plan_is_carried_out_and_what_lies_there_is_checked(planned: Planned) 
     assert planned.run() == 0
     directory = planned.output / "one"
     plan = read_plan(str(planned.path), planned.digest)
-    report = check_compacted(directory, plan)
+    report = check_compacted(str(directory), plan)
     expired = sum(row["offsets"] for row in planned.rows)
     assert (report["expired_offsets"], report["plan_sha256"]) == (expired, planned.digest)
     assert expired > 0
@@ -125,7 +125,7 @@ def test_a_plan_is_carried_out_and_what_lies_there_is_checked(planned: Planned) 
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
     with pytest.raises(ProofFailedError, match="is not what was proved"):
-        check_compacted(directory, plan)
+        check_compacted(str(directory), plan)
 
 
 @pytest.mark.usefixtures("shared")
