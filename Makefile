@@ -1,4 +1,5 @@
-# Everything a newcomer runs. Each target installs what it needs (into .venv/ and, when permitted, Java and Maven).
+# Everything a newcomer runs. Each target installs what it needs (into .venv/ and, when permitted, Java; for tests also
+# Maven and what else they run).
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Tiers of the tests, and which tests stay on one worker: tests/conftest.py.
@@ -7,7 +8,7 @@ PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 IN_MEMORY = .ci/in-memory.sh
 
-.PHONY: help setup browser prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup maven browser debian prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -21,22 +22,28 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 check: setup ## Fast tests: no JVM, no browser
 	$(IN_MEMORY) $(TESTS) -m fast
 
-test: style browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
+test: style maven browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	$(IN_MEMORY) $(TESTS) -m "fast or real"
 
-test-full: browser services ## The other tests: image, installations, scale, every release, drills, walks, clusters; all examples
+test-full: maven browser debian services ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
 	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
-kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
+kafka-next: maven ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
-durations: browser prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+durations: maven browser debian prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
 	@for tier in fast real; do $(IN_MEMORY) $(TESTS) -m $$tier; done | sed -n '/^| /p; / failed/p'
 	@$(TESTS) -m full | sed -n '/^| /p; / failed/p'
 
+maven: setup
+	@.ci/setup.sh maven
+
 browser: setup
 	@.ci/setup.sh browser
+
+debian: setup
+	@.ci/setup.sh debian
 
 prometheus: setup
 	@.ci/setup.sh prometheus
@@ -58,10 +65,10 @@ check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus
 fuzz: setup ## Hostile logs, to kernels and commands, against the plain readers; SECONDS=… INPUTS=… SEED=…
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
-bench: setup ## Measure; ratios against Kafka's own tools on the same bytes, some minutes
+bench: maven ## Measure; ratios against Kafka's own tools on the same bytes, some minutes
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
-bench-full: setup ## All tables of docs/performance.md, some 40 minutes; goes on where it stopped
+bench-full: maven ## All tables of docs/performance.md, some 40 minutes; goes on where it stopped
 	$(BIN)/python -m tests.bench --full --publish $(BENCH_ARGS)
 
 wheel: setup ## Build dist/regroup-*.whl, for this platform and release of Python
@@ -80,8 +87,7 @@ environment: wheel ## Build dist/regroup-environment.tar.gz, Python environment 
 lock: setup ## Lock the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
 		--custom-compile-command "make lock" .ci/bootstrap.in --output-file .ci/bootstrap.txt
-	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
-		--custom-compile-command "make lock" --all-extras pyproject.toml --output-file requirements.lock
+	$(BIN)/python .ci/lock.py --upgrade
 
 clean: ## Remove what the other targets made, except .venv/
 	rm -rf build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output spark-warehouse metastore_db derby.log

@@ -1,4 +1,4 @@
-"""Compares the packages of ``requirements.lock`` with a copy of known vulnerabilities; asks nobody.
+"""Compares the locked packages with a copy of known vulnerabilities; asks nobody.
 
     python .ci/audit.py ADVISORIES        (make audit ADVISORIES=…)
 
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lock import FILES
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 Json = dict[str, Any]
 
 
@@ -31,11 +31,11 @@ def advisories(place: Path) -> Iterator[Json]:
         yield from (json.loads(archive.read(name)) for name in sorted(archive.namelist()) if name.endswith(".json"))
 
 
-def locked(path: Path) -> dict[str, str]:
-    """Version by canonical name."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    pins = [Requirement(line.removesuffix(" \\")) for line in lines if line and not line.startswith((" ", "#"))]
-    return {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
+def locked() -> set[tuple[str, str]]:
+    """Canonical names and versions; one package has several when releases of Python need different ones."""
+    lines = [line for path in FILES for line in path.read_text(encoding="utf-8").splitlines()]
+    pins = [Requirement(line.removesuffix(" \\")) for line in lines if line[:1].isalnum()]
+    return {(canonicalize_name(pin.name), str(pin.specifier).removeprefix("==")) for pin in pins}
 
 
 def concerns(affected: Json, version: str) -> bool:
@@ -62,8 +62,8 @@ def _version(text: str) -> Version:
         raise SystemExit(f"audit: {text!r} is no version of PyPI") from None
 
 
-def main(place: str, lock: Path = LOCK) -> int:
-    versions, read, found = locked(lock), 0, []
+def main(place: str) -> int:
+    pins, read, found = locked(), 0, []
     for advisory in advisories(Path(place)):
         concerned = [
             each for each in advisory.get("affected", ()) if each.get("package", {}).get("ecosystem") == "PyPI"
@@ -71,13 +71,13 @@ def main(place: str, lock: Path = LOCK) -> int:
         read += bool(concerned)
         for each in concerned if not advisory.get("withdrawn") else ():
             name = canonicalize_name(each["package"]["name"])
-            if name in versions and concerns(each, versions[name]):
+            for version in (version for pinned, version in pins if pinned == name and concerns(each, version)):
                 names = ", ".join([advisory["id"], *advisory.get("aliases", ())])
-                found.append(f"{name} {versions[name]}: {names}: {advisory.get('summary', 'no summary')}")
+                found.append(f"{name} {version}: {names}: {advisory.get('summary', 'no summary')}")
     if not read:
         print(f"audit: {place}: no advisory for PyPI", file=sys.stderr)
         return 2
-    print(*sorted(set(found)), f"{len(versions)} packages, {read} advisories, {len(set(found))} found", sep="\n")
+    print(*sorted(set(found)), f"{len(pins)} packages, {read} advisories, {len(set(found))} found", sep="\n")
     return 1 if found else 0
 
 

@@ -19,5 +19,5 @@ if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:
 # As constraints, so that what the wheel does not need stays out; a file that differs from its hash is refused all the same.
 # Bytecode now: executors unpack the archive anew for each app.
 .venv/bin/uv pip install --quiet --python "$environment/bin/python" --compile-bytecode --link-mode copy --only-binary :all: \
-    --constraints requirements.lock "$wheel"
+    --constraints .ci/locks/core.txt "$wheel"
 tar -C "$environment" -czf "$archive" .

@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lock import FILES
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-LOCK, SBOM, PAGE = ROOT / "requirements.lock", ROOT / "coordinator_core/sbom.cdx.json", ROOT / "docs/licences.md"
+SBOM, PAGE = ROOT / "coordinator_core/sbom.cdx.json", ROOT / "docs/licences.md"
 
 _PIN = re.compile(r"^([a-z0-9.-]+)(?:\[[^]]*])?==([^ ;\\]+)(?: ; ([^\\]+?))? \\$")
 _VIA = re.compile(r"^    # (?:via )?(?:  )?([a-z0-9.-]+)")
@@ -28,8 +30,8 @@ _HEAD = """# Licences of dependencies
 
 After this page you know under which licences the packages stand that Regroup is installed with.
 
-`make sbom` writes it, from the metadata of the packages of `requirements.lock`; the same is in
-`coordinator_core/sbom.cdx.json` (CycloneDX 1.6), which wheels and the image hold. Extras are among them: a core alone
+`make sbom` writes it, from the metadata of the packages of `requirements.lock` and the locks below it; the same is in
+`coordinator_core/sbom.cdx.json` (CycloneDX 1.6), which wheels and the images hold. Extras are among them: a core alone
 installs few of these. Regroup itself is under Apache-2.0. Java, Spark's jars and the C libraries lz4 and zstd are no
 Python packages, and not listed.
 
@@ -41,7 +43,7 @@ Python packages, and not listed.
 def components() -> list[dict[str, Any]]:
     """The locked packages as CycloneDX components, with ``via``: the names of packages that need them."""
     found: list[dict[str, Any]] = []
-    for line in LOCK.read_text().splitlines():
+    for line in (line for path in FILES for line in path.read_text().splitlines()):
         if pin := _PIN.match(line):
             name, version, marker = pin.groups()
             purl = f"pkg:pypi/{name}@{version}"
@@ -75,7 +77,7 @@ def _licences(name: str) -> list[dict[str, Any]]:
 def main() -> None:
     from coordinator_core import __version__
 
-    made = components()
+    made = sorted(components(), key=lambda each: each["name"])
     needs: dict[str, list[str]] = {}
     for component in made:
         for parent in component.pop("via"):

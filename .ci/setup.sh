@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step but the last three, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but the last five, in this order, when none is named
 #
 #   java       Java 17 or newer (Spark, and the brokers of the tests)
-#   maven      Maven (fetches the brokers of the tests)
 #   python     Python 3.11 to 3.13 with venv, and the virtual environment .venv/
 #   libraries  LZ4 and zstd as C libraries
 #   compiler   a C compiler, and Python's headers
 #   packages   the locked packages, each checked against its hash
 #   project    Regroup itself, editable, with its kernels compiled
+#   maven      Maven (fetches the brokers of the tests; `make test` asks for it)
 #   browser    Chromium (the tests open reports in it; `make test` asks for it)
+#   debian     mmdebstrap (a test carries out the steps of the images in a clean Debian; `make test-full` asks for it)
 #   prometheus promtool, Prometheus and its Pushgateway in .cache/prometheus/ (the tests of alerts; `make test` asks for it)
 #   services   PostgreSQL and Redis in .cache/services/ (the tests of Airflow's workers; `make test-full` asks for it)
 #
@@ -159,7 +160,7 @@ done_before() { [ -f "$VENV/.$1" ] && [ "$(cat "$VENV/.$1")" = "$(digest "${@:2}
 complete() { digest "${@:2}" >"$VENV/.$1"; }
 
 step_packages() {
-    local inputs=(requirements.lock .ci/bootstrap.txt .ci/setup.sh)
+    local inputs=(requirements.lock .ci/locks/*.txt .ci/bootstrap.txt .ci/setup.sh)
     if done_before packages "${inputs[@]}"; then return; fi
     say "installing the locked packages"
     rm -f $VENV/.packages $VENV/.project
@@ -216,6 +217,12 @@ unpacked() {
     rm -r "$place/archives"
 }
 
+step_debian() {
+    command -v mmdebstrap >/dev/null || system_install mmdebstrap mmdebstrap "" "" || true
+    command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing and cannot be installed by this user: install it" \
+        "(Debian: mmdebstrap)"
+}
+
 step_prometheus() {
     local programs=(promtool prometheus prometheus-pushgateway) PATH=$PATH:$PWD/.cache/prometheus/usr/bin
     if type "${programs[@]}" &>/dev/null; then return; fi
@@ -233,11 +240,11 @@ step_services() {
         fail "PostgreSQL or Redis is missing and cannot be fetched by this user: install them (Debian: ${missing[*]})"
 }
 
-if [ $# -eq 0 ]; then set -- java maven python libraries compiler packages project; fi
+if [ $# -eq 0 ]; then set -- java python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | maven | python | libraries | compiler | packages | project | browser | prometheus | services) "step_$step" ;;
-        *) fail "unknown step '$step'; the steps are java, maven, python, libraries, compiler, packages, project," \
-            "browser, prometheus, services" ;;
+        java | python | libraries | compiler | packages | project | maven | browser | debian | prometheus | services) "step_$step" ;;
+        *) fail "unknown step '$step'; the steps are java, python, libraries, compiler, packages, project," \
+            "maven, browser, debian, prometheus, services" ;;
     esac
 done

@@ -24,11 +24,15 @@ def copy_sources(target: Path) -> Path:
     return target
 
 
-def build_wheel(target: Path, **environment: str) -> Path:
-    """The project's wheel, built as ``make wheel`` does, from a copy of the sources."""
+def build_wheel(target: Path, python: str = sys.executable, **environment: str) -> Path:
+    """The project's wheel, built as ``make wheel`` does, from a copy of the sources; for another Python by uv."""
     sources = copy_sources(target / "sources")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
-    command += ["--no-build-isolation", "--wheel-dir", str(target), str(sources)]
+    if python == sys.executable:
+        command = [python, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+        command += ["--wheel-dir", str(target), str(sources)]
+    else:
+        command = [str(Path(sys.executable).with_name("uv")), "build", "--quiet", "--wheel", "--python", python]
+        command += ["--build-constraints", str(ROOT / ".ci/bootstrap.txt"), "--out-dir", str(target), str(sources)]
     subprocess.run(command, env={**os.environ, **environment}, check=True)
     (wheel,) = target.glob("*.whl")
     return wheel

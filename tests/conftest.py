@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 TIERS = {
     "fast": "no JVM, no browser (make check)",
     "real": "one broker of each kind, one Airflow, one Spark, one browser (with the fast ones: make test)",
-    "full": "image, installations, scale, every release, drills, walks, clusters (make test-full)",
+    "full": "images, installations, scale, every release, drills, walks, clusters (make test-full)",
 }
 
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 # The longest path that fits a test is its part.
 PARTS = (
     Part("spark/test_cluster.py", "full"),
-    Part("test_image.py", "full"),
+    Part("test_image.py", "full", together=True),
     Part("drill/test_live_drill.py", "full"),
     Part("test_installation.py", "full"),
     Part("dags/test_workers.py", "full"),
@@ -112,6 +112,7 @@ PARTS = (
     Part("test_audit.py", "fast"),
     Part("test_contributing.py", "fast"),
     Part("test_docs.py", "fast"),
+    Part("test_kubernetes.py", "fast"),
     Part("test_project.py", "fast"),
     Part("test_runbooks.py", "fast"),
     Part("test_sbom.py", "fast"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-(PYARROW,) = re.findall(r"^pyarrow==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+(PYARROW,) = re.findall(r"^pyarrow==(\S+)", (ROOT / ".ci/locks/core.txt").read_text(), re.MULTILINE)
 AFTER = f"{int(PYARROW.partition('.')[0]) + 1}.0"
 
 

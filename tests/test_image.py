@@ -1,181 +1,116 @@
-"""The Dockerfile's own steps, carried out in an empty directory: what the image would hold, runs."""
+"""The three images of the Dockerfile, made by its own steps in a clean Debian: what they hold, runs, sealed."""
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import rights
+from tests.image import ROOT, Images, Stage
+from tests.test_installation import CASE
+from tests.test_project import EXTRAS, locked
 
-ROOT = Path(__file__).resolve().parent.parent
-WORKDIR = "/opt/regroup"
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Instruction and arguments of each line of the Dockerfile, continued lines joined."""
-    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
-
-
-def ignored(directory: str, names: list[str]) -> set[str]:
-    """Names in a directory of the checkout that the build does not see (``.dockerignore``)."""
-    patterns = [line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().splitlines()]
-    return {name for name in names if any(fnmatch(name, pattern) for pattern in patterns)}
-
-
-def copy(arguments: str, image: Path) -> None:
-    *sources, target = [word for word in arguments.split() if not word.startswith("--")]
-    for source in sources:
-        destination = image / target / Path(source).name if target.endswith("/") else image / target
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, destination, ignore=ignored)
-        else:
-            shutil.copy2(ROOT / source, destination)
-
-
-def linked(source: Path, target: Path) -> None:
-    """Put the files of one directory into another, as links: environments are large."""
-
-    def link(file: str, new: str) -> None:
-        Path(new).unlink(missing_ok=True)
-        os.link(file, new)
-
-    shutil.copytree(source, target, symlinks=True, copy_function=link, dirs_exist_ok=True)
-
-
-@dataclass
-class Stages:
-    """The working directory of one stage after the other, always at the same place: environments name it."""
-
-    directory: Path
-    kept: Path
-    """Working directories of the stages that are done, by name."""
-    steps: dict[str, list[str]] = field(default_factory=dict)
-    """Steps of the set-up script that a stage carried out, those of its base first."""
-    name: str = ""
-
-    def begin(self, base: str, name: str) -> None:
-        if self.name:
-            self.directory.rename(self.kept / self.name)
-        self.directory.mkdir()
-        self.name = name
-        self.steps[name] = list(self.steps.get(base, []))
-        if (self.kept / base).exists():
-            linked(self.kept / base, self.directory)
-
-    def carry_out(self, instruction: str, arguments: str) -> None:
-        """Steps on files outside of the working directory (users, package lists) are left out."""
-        if instruction == "FROM":
-            base, _, name = arguments.partition(" AS ")
-            self.begin(base, name or "image")
-        elif instruction == "COPY" and (stage := re.search(r"--from=(\w+)", arguments)):
-            assert arguments.split()[-2:] == [WORKDIR, WORKDIR]
-            linked(self.kept / stage[1], self.directory)
-        elif instruction == "COPY":
-            copy(arguments, self.directory)
-        elif instruction == "RUN" and arguments.startswith(".ci/setup.sh"):
-            command = arguments.partition("&&")[0].split()
-            done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            self.steps[self.name] += command[1:]
+LOG, OUTPUT = "/snapshot", "/srv/regroup"
+SITE = "lib/python3.11/site-packages"
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The image's working directory."""
-    place = tmp_path_factory.mktemp("image")
-    stages = Stages(place / "regroup", place / "kept")
-    stages.kept.mkdir()
-    for instruction, arguments in instructions():
-        stages.carry_out(instruction, arguments)
-    assert stages.steps == {
-        "base": ["java", "libraries"],
-        "build": ["java", "libraries", "python", "compiler", "packages", "project"],
-        "image": ["java", "libraries"],
-    }
-    shutil.rmtree(stages.kept)
-    yield stages.directory
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    place = tmp_path_factory.mktemp("images")
+    yield Images(place)
     shutil.rmtree(place)
 
 
-def run(
-    image: Path, *command: str, begin: Callable[[], None] | None = None, **more: str
-) -> subprocess.CompletedProcess[str]:
-    """A command in the image's environment: its ENV lines, and nothing of this environment's packages.
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    path = tmp_path / "output"
+    path.mkdir()
+    path.chmod(0o777)
+    return path
 
-    ``CC`` names what compiles nothing. ``begin`` is called by the process first.
-    """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    for instruction, arguments in instructions():
-        if instruction == "ENV":
-            for name, value in re.findall(r"(\w+)=(\S+)", arguments):
-                environment[name] = value.replace(WORKDIR, str(image)).replace("$PATH", environment["PATH"])
-    environment |= {"AIRFLOW_HOME": str(image / "airflow"), "CC": "/bin/false", **more}
-    return subprocess.run(
-        command, cwd="/", env=environment, capture_output=True, text=True, check=False, preexec_fn=begin
+
+def said(stage: Stage, command: str, **more: object) -> str:
+    """What a command, sealed, writes to standard output; nothing to standard error."""
+    done = stage.run(command, sealed=True, **more)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return done.stdout
+
+
+def packages(stage: Stage, environment: str) -> set[str]:
+    names = said(stage, f"ls -d {environment}/{SITE}/*.dist-info").splitlines()
+    return {re.sub(r"-[^-]*$", "", Path(name).stem).replace("_", "-").replace(".", "-").lower() for name in names}
+
+
+def state_hash(stage: Stage, command: str, output: Path) -> str:
+    """State hash of the run that a command of an image publishes, from the log of a corpus case."""
+    (log,) = CASE.paths
+    command += f" --output {OUTPUT} --cluster c --run-id r --now-ms 0 --kafka-version 4.3.1"
+    done = stage.run(command, mounts={LOG: log, OUTPUT: output}, sealed=True)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((output / "c/1970-01-01/r/manifest.json").read_text())
+    return str(manifest["state_hash"])
+
+
+def test_the_command_line_replays_a_log(images: Images, output: Path) -> None:
+    cli = images.stages["cli"]
+    assert cli.entry_point == ["regroup"]
+    assert "Usage: regroup" in said(cli, "regroup --help")
+    (log,) = CASE.paths
+    command = f"regroup replay {LOG} --output {OUTPUT} --cluster c --now-ms 0 --kafka-version 4.3.1 --format json"
+    printed = said(cli, command, mounts={LOG: log, OUTPUT: output})
+    assert json.loads(printed)["complete"] is True
+    kernels = "python -c 'from coordinator_core.kernels.mode import IS_COMPILED; print(IS_COMPILED)'"
+    assert said(cli, kernels) == "True\n"
+
+
+def test_spark_runs_an_app_as_the_entry_point_starts_a_driver(images: Images, output: Path) -> None:
+    spark = images.stages["spark"]
+    assert spark.entry_point == ["/opt/entrypoint.sh"]
+    assert images.from_elsewhere == ["/opt/entrypoint.sh", "/opt/decom.sh"]
+    done = spark.run("$SPARK_HOME/bin/spark-submit --version", sealed=True)
+    assert "version 4.2.0" in done.stderr
+    assert "spark-kubernetes_" in said(spark, "command -v tini && ls $SPARK_HOME/jars")
+    submit = "/usr/bin/tini -s -- $SPARK_HOME/bin/spark-submit --conf spark.driver.bindAddress=127.0.0.1"
+    submit += f" --deploy-mode client --master 'local[1]' /opt/regroup/spark_apps/replay.py --snapshot {LOG}"
+    on_spark = state_hash(spark, submit, output)
+    shutil.rmtree(output / "c")
+    assert on_spark == state_hash(spark, f"regroup replay {LOG}", output)
+
+
+def test_airflow_has_every_dag_and_submits(images: Images) -> None:
+    airflow = images.stages["airflow"]
+    script = (
+        "from airflow.dag_processing.dagbag import DagBag;"
+        "import json, os; bag = DagBag(os.environ['AIRFLOW__CORE__DAGS_FOLDER']);"
+        "print(json.dumps([sorted(bag.dags), bag.import_errors]))"
+    )
+    printed = said(airflow, f'AIRFLOW_HOME=/tmp/airflow python -W ignore -c "{script}"').splitlines()[-1]
+    dags, errors = json.loads(printed)
+    assert errors == {}
+    assert {"offsets_load", "offsets_reconcile_demo", "offsets_compact", "offsets_maintain"} <= set(dags)
+    done = airflow.run("spark-submit --version", sealed=True)
+    assert "version 4.2.0" in done.stderr
+    assert said(airflow, "python -c 'import expectations, spark_apps.replay; print(spark_apps.__path__[0])'").endswith(
+        f"{SITE}/spark_apps\n"
     )
 
 
-def test_the_command_line_runs(image: Path) -> None:
-    entry = next(arguments for instruction, arguments in instructions() if instruction == "ENTRYPOINT")
-    assert entry == '["regroup"]'
-    done = run(image, "regroup", "find-coordinator", "payments")
-    assert done.returncode == 0, done.stderr
-    where = run(image, "python", "-c", "import coordinator_core; print(coordinator_core.__file__)")
-    assert where.stdout.strip() == str(image / "coordinator_core" / "__init__.py")
-
-
-def test_the_command_line_reads_a_log(image: Path) -> None:
-    log = ROOT / "tests/corpus/k431-txn/log"
-    done = run(image, "regroup", "list", "--kafka-version", "4.3.1", str(log))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "x-committed" in done.stdout
-    (compiled,) = (image / "coordinator_core/kernels").glob("*.so")
-    loaded = run(image, "python", "-c", "from coordinator_core.kernels import compiled; print(compiled.__file__)")
-    assert loaded.stdout.strip() == str(compiled)
-
-
-def test_the_apps_and_dags_load(image: Path) -> None:
-    apps = sorted(path.stem for path in (ROOT / "spark_apps").glob("*.py") if path.stem != "__init__")
-    dags = sorted(path.stem for path in (ROOT / "dags").glob("*.py") if path.stem != "__init__")
-    assert apps
-    assert dags
-    names = [*(f"spark_apps.{name}" for name in apps), *(f"dags.{name}" for name in dags)]
-    done = run(image, "python", "-c", "\n".join(f"import {name}" for name in names))
-    assert done.returncode == 0, done.stderr
-    version = run(image, "spark-submit", "--version")
-    assert version.returncode == 0, version.stderr
-    assert "version 4.2.0" in version.stderr
-
-
-def test_it_runs_without_rights_and_writes_nothing_into_itself(image: Path, tmp_path: Path) -> None:
-    """As ``docker run --read-only --cap-drop ALL`` does: permissions hold, and only the output can be written."""
-    home = tmp_path / "home"
-    home.mkdir()
-    # Not the files: those of packages are links into the cache of whoever installed them.
-    closed = [home, image, *(path for path in image.rglob("*") if path.is_dir() and not path.is_symlink())]
-    before = {path: path.stat().st_mtime_ns for path in image.rglob("*.py*")}
-    for path in closed:
-        path.chmod(0o555)
-    words = ["replay", str(ROOT / "tests/corpus/k431-txn/log"), "--output", str(tmp_path / "runs"), "--cluster", "c"]
-    done = run(image, "regroup", *words, "--kafka-version", "4.3.1", begin=rights.give_up, HOME=str(home))
-    for path in closed:
-        path.chmod(0o755)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert {path: path.stat().st_mtime_ns for path in image.rglob("*.py*")} == before
-    assert list(home.iterdir()) == []
-
-
-def test_it_holds_its_bill_of_materials(image: Path) -> None:
-    name = "coordinator_core/sbom.cdx.json"
-    assert (image / name).read_bytes() == (ROOT / name).read_bytes()
+@pytest.mark.parametrize(
+    "image, environment", [("cli", "/opt/regroup"), ("spark", "/opt/regroup"), ("airflow", "/home/airflow/.local")]
+)
+def test_an_image_holds_what_its_lock_names_and_no_compiler(images: Images, image: str, environment: str) -> None:
+    stage = images.stages[image]
+    assert stage.user not in ("0", "root")
+    lock = ".ci/locks/core.txt" if image == "cli" else f".ci/locks/{image}.txt"
+    assert lock in EXTRAS
+    found = packages(stage, environment)
+    assert "regroup" in found
+    assert found - {"regroup", "pip", "setuptools"} <= set(locked(lock))
+    assert stage.run("command -v cc gcc", sealed=True).returncode != 0
+    assert stage.run("test -e /build/pyproject.toml -o -e /build/coordinator_core", sealed=True).returncode == 1
+    bill = f"{environment}/{SITE}/coordinator_core/sbom.cdx.json"
+    assert said(stage, f"cat {bill}") == (ROOT / "coordinator_core/sbom.cdx.json").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -103,6 +104,94 @@ def test_a_wheel_holds_its_bill_of_materials(wheel: Path, installed: Path) -> No
     name = "coordinator_core/sbom.cdx.json"
     assert zipfile.ZipFile(wheel).read(name) == (ROOT / name).read_bytes()
     assert (installed / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+PYTHONS = ("python3.11", "python3.12", "python3.13")
+
+
+def at_hand() -> list[str]:
+    """Interpreters of supported releases that this machine has, on the PATH or of pyenv; that of the tests first."""
+    releases = {str(sys.version_info[:2]): sys.executable}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for name in PYTHONS:
+        for found in (name, *map(str, pyenv.glob(f"versions/*/bin/{name}"))):
+            command = [found, "-P", "-c", "import sys, venv; print(sys.version_info[:2])"]
+            if shutil.which(found):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode == 0:
+                    releases.setdefault(done.stdout.strip(), found)
+    return list(releases.values())
+
+
+def made(place: Path, python: str, wheel: Path, *requirements: str) -> Path:
+    """An environment of that interpreter with these requirements, and the wheel."""
+    uv = str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "venv", "--quiet", "--python", python, str(place)], check=True)
+    install = [uv, "pip", "install", "--quiet", "--python", str(place)]
+    subprocess.run([*install, *requirements], cwd=ROOT, check=True)
+    subprocess.run([*install, "--offline", "--no-deps", str(wheel)], check=True)
+    return place
+
+
+def listed(environment: Path) -> str:
+    """Groups of a log, by the command of an environment that finds no other program."""
+    command = [environment / "bin/regroup", "list", "--kafka-version", "4.3.1", *CASE.paths]
+    kept = {"PATH": str(environment / "bin"), "HOME": str(environment)}
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pip_installs_the_command_line_and_little_else(wheel: Path, tmp_path: Path) -> None:
+    """The commands of docs/install.md."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "e"], check=True)
+    pip = [tmp_path / "e/bin/pip", "--quiet", "install"]
+    subprocess.run([*pip, "--require-hashes", "-r", ROOT / ".ci/locks/core.txt"], check=True)
+    subprocess.run([*pip, "--no-deps", wheel], check=True)
+    assert "x-committed" in listed(tmp_path / "e")
+    found = {path.name.partition("-")[0] for path in (tmp_path / "e").rglob("*.dist-info")}
+    assert {"regroup", "pyarrow", "numpy"} <= found
+    assert len(found) < 35
+    assert not {"pyspark", "pandas", "apache_airflow", "great_expectations", "pytest"} & found
+
+
+def test_oldest_and_newest_versions_on_each_python_at_hand(wheel: Path, tmp_path: Path) -> None:
+    expected = subprocess.run(
+        [Path(sys.executable).with_name("regroup"), "list", "--kafka-version", "4.3.1", *CASE.paths],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for python in at_hand():
+        place = tmp_path / Path(python).name
+        # Of another interpreter uncompiled: what is looked at is what it needs, and compiling takes a minute.
+        own = wheel if python == sys.executable else build_wheel(place, python, CC="/bin/false")
+        for versions in ("newest", "oldest"):
+            # uv takes the lowest versions of what the wheel needs; the lock holds the newest.
+            constraints = ".ci/oldest.txt" if versions == "oldest" else ".ci/locks/core.txt"
+            environment = made(place / versions, python, own, "--constraints", constraints, str(own))
+            assert (python, versions, listed(environment)) == (python, versions, expected)
+
+
+def test_the_oldest_airflow_has_every_dag(wheel: Path, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e", sys.executable, wheel, "-r", ".ci/oldest.txt")
+    assert listed(environment)
+    script = (
+        "from airflow.dag_processing.dagbag import DagBag; bag = DagBag('dags');"
+        "print(bag.import_errors, len(bag.dags) > 4, __import__('airflow').__version__)"
+    )
+    kept = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+    done = subprocess.run(
+        [environment / "bin/python", "-W", "ignore", "-c", script],
+        cwd=ROOT,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (oldest,) = re.findall(r"^apache-airflow==(\S+)", (ROOT / ".ci/oldest.txt").read_text(), re.MULTILINE)
+    assert done.stdout.splitlines()[-1] == f"{{}} True {oldest}"
 
 
 def test_a_source_distribution_holds_what_its_build_needs(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -46,32 +47,46 @@ def tracked_texts() -> list[tuple[str, str]]:
     return [(name, blob.decode("utf-8", "replace")) for name, blob in blobs if b"\0" not in blob[:8000]]
 
 
-def project() -> dict[str, object]:
+def project() -> dict[str, Any]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         return tomllib.load(file)["project"]
 
 
-def declared() -> set[str]:
-    """Canonical names of the packages that pyproject.toml asks for, extras included."""
+LOCKED_TO_RUN = "".join(path.read_text() for path in (ROOT / ".ci/locks").glob("*.txt"))
+
+_AIRFLOW = ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg")
+EXTRAS = {
+    ".ci/locks/core.txt": (),
+    ".ci/locks/spark.txt": ("spark",),
+    ".ci/locks/airflow.txt": _AIRFLOW,
+    "requirements.lock": (*_AIRFLOW, "dev"),
+}
+"""Extras that a lock is for."""
+
+
+def declared(*extras: str) -> set[str]:
+    """Canonical names of the packages that pyproject.toml asks for."""
     about = project()
-    lines = [
-        *about["dependencies"],
-        *(line for extra in about["optional-dependencies"].values() for line in extra),
-    ]
+    lines = [*about["dependencies"], *(line for extra in extras for line in about["optional-dependencies"][extra])]
     return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
-def locked(path: Path) -> dict[str, int]:
-    """Hashes per package of a lock file."""
+def locked(name: str) -> dict[str, int]:
+    """Hashes per package of a lock, those of the locks below it first."""
     hashes: dict[str, int] = {}
-    name = ""
-    for line in path.read_text().splitlines():
-        if line.startswith("    --hash="):
-            hashes[name] += 1
+    package, own = "", set()
+    for line in (ROOT / name).read_text().splitlines():
+        if line.startswith("-r "):
+            hashes |= locked(os.path.normpath(Path(name).parent / line.removeprefix("-r ")))
+        elif line.startswith("    --hash="):
+            hashes[package] += 1
         elif not line.startswith((" ", "#")):
-            name = canonicalize_name(Requirement(line.removesuffix(" \\")).name)
+            package = canonicalize_name(Requirement(line.removesuffix(" \\")).name)
             assert "==" in line
-            hashes.setdefault(name, 0)
+            # Twice only with markers, for two releases of Python; never in two locks.
+            assert package not in hashes or package in own
+            own.add(package)
+            hashes.setdefault(package, 0)
     return hashes
 
 
@@ -110,54 +125,56 @@ def test_every_import_is_declared() -> None:
         for root, place in roots.items()
         if root not in sys.stdlib_module_names
         and root not in CODE
-        and not {canonicalize_name(d) for d in distributions.get(root, ())} & declared()
+        and not {canonicalize_name(d) for d in distributions.get(root, ())} & declared(*EXTRAS["requirements.lock"])
     }
     assert undeclared == {}
 
 
-def test_the_lock_holds_every_declared_package_with_hashes() -> None:
-    lock = locked(ROOT / "requirements.lock")
-    assert declared() <= set(lock)
-    assert [name for name, hashes in lock.items() if not hashes] == []
-    bootstrap = locked(ROOT / ".ci/bootstrap.txt")
+def test_a_lock_holds_every_package_declared_for_it_with_hashes_and_no_more() -> None:
+    assert set(EXTRAS["requirements.lock"]) == set(project()["optional-dependencies"])
+    below: set[str] = set()
+    for name, extras in EXTRAS.items():
+        lock = locked(name)
+        assert below | declared(*extras) <= set(lock)
+        assert [package for package, hashes in lock.items() if not hashes] == []
+        if "dev" not in extras:
+            assert not {"pytest", "hypothesis", "mypy", "ruff", "moto", "playwright", "numba"} & set(lock)
+        below = set(lock)
+    assert not {"pyspark", "pandas", "apache-airflow-core", "great-expectations"} & set(locked(".ci/locks/core.txt"))
+    bootstrap = locked(".ci/bootstrap.txt")
     assert {"cython", "uv", "setuptools", "wheel"} <= set(bootstrap)
-    assert [name for name, hashes in bootstrap.items() if not hashes] == []
+    assert [package for package, hashes in bootstrap.items() if not hashes] == []
 
 
 def test_the_environment_is_the_locked_one() -> None:
     """Tests run on the packages that the lock names: one installed by hand must not carry them."""
-    names = set(locked(ROOT / "requirements.lock")) | set(locked(ROOT / ".ci/bootstrap.txt")) | {"regroup", "pip"}
+    names = set(locked("requirements.lock")) | set(locked(".ci/bootstrap.txt")) | {"regroup", "pip"}
     installed = {canonicalize_name(d.metadata["Name"]) for d in importlib.metadata.distributions()}
     assert installed <= names
 
 
-def steps_of(text: str) -> list[str]:
-    return re.findall(r"^RUN .*?\.ci/setup\.sh ([a-z ]+?)(?: &&.*)?$", text, re.MULTILINE)
-
-
-def test_the_image_is_built_by_the_steps_of_make_setup() -> None:
+def test_setup_knows_its_steps() -> None:
     script = (ROOT / ".ci/setup.sh").read_text()
     default = re.search(r"^if \[ \$# -eq 0 \]; then set -- ([a-z ]+); fi$", script, re.MULTILINE)
     assert default is not None
-    steps = default[1].split()
-    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*steps, "browser", "prometheus"}
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    # The image runs no tests, so it needs no Maven. Its stages divide the steps.
-    ran = " ".join(steps_of(dockerfile)).split()
-    assert sorted(ran) == sorted(step for step in steps if step != "maven")
-    assert "pip install" not in dockerfile
-    assert "apt-get" not in dockerfile
+    others = {"maven", "browser", "debian", "prometheus", "services"}
+    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*default[1].split(), *others}
 
 
-def test_the_image_has_a_slim_base_a_plain_user_and_every_package() -> None:
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    bases = [line for line in lines if line.startswith("FROM ")]
-    assert bases == ["FROM python:3.11-slim-bookworm AS base", "FROM base AS build", "FROM base"]
-    users = [line.split()[1] for line in lines if line.startswith("USER ")]
-    assert users
-    assert users[-1] not in ("root", "0")
-    words = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
-    copied = [name for names in words for name in names]
+def test_images_have_official_bases_of_the_locked_releases_and_plain_users() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    release = dict(re.findall(r"^(apache-airflow|pyspark)==(\S+)", LOCKED_TO_RUN, re.MULTILINE))
+    bases = [line for line in re.findall(r"^FROM (\S+) AS", text, re.MULTILINE) if ":" in line]
+    assert bases == ["python:3.11-slim-bookworm", f"apache/airflow:{release['apache-airflow']}-python3.11"]
+    entry_point = re.findall(r"COPY --from=(\S+:\S+) (.*)", text)
+    assert entry_point == [
+        (f"apache/spark:{release['pyspark']}-scala2.13-java17-ubuntu", "/opt/entrypoint.sh /opt/decom.sh /opt/")
+    ]
+    images = text.split("\nFROM ")
+    for name, user in (("cli", "10001"), ("spark", "185"), ("airflow", "airflow")):
+        (image,) = (each for each in images if each.partition("\n")[0].endswith(f" AS {name}"))
+        assert re.findall(r"^USER (\S+)", image, re.MULTILINE)[-1] == user
+    copied = [name for names in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE) for name in names.split()]
     assert [name for name in copied if not (ROOT / name).exists()] == []
     assert {"coordinator_core", "spark_apps", "expectations", "dags"} <= set(copied)
 
@@ -176,7 +193,14 @@ def run_setup(tools: Path, *steps: str, script: Path = ROOT / ".ci/setup.sh") ->
 
 
 @pytest.mark.parametrize(
-    "step, missing", [("java", "Java 17"), ("maven", "Maven"), ("browser", "Chromium"), ("prometheus", "Prometheus")]
+    "step, missing",
+    [
+        ("java", "Java 17"),
+        ("maven", "Maven"),
+        ("browser", "Chromium"),
+        ("debian", "mmdebstrap"),
+        ("prometheus", "Prometheus"),
+    ],
 )
 def test_setup_says_in_one_line_what_is_missing(tmp_path: Path, step: str, missing: str) -> None:
     script = tmp_path / ".ci/setup.sh"
@@ -317,6 +341,9 @@ def test_make_has_the_promised_targets() -> None:
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert ".ci/setup.sh" in done.stdout
+    for target, needs in (("setup", False), ("demo", False), ("check", False), ("test", True), ("test-full", True)):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (".ci/setup.sh maven" in done.stdout) == needs, target
     for tiers, target in (("fast", "check"), ('"fast or real"', "test"), ('"full or hypothesis"', "test-full")):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert f" -m {tiers}\n" in done.stdout

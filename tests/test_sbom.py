@@ -15,7 +15,8 @@ SBOM = ROOT / "coordinator_core/sbom.cdx.json"
 DOCUMENT = json.loads(SBOM.read_text())
 LOCKED = {
     tuple(match)
-    for match in re.findall(r"^([a-z0-9.-]+)(?:\[.*\])?==([^ ;]+)", (ROOT / "requirements.lock").read_text(), re.M)
+    for path in (*ROOT.glob(".ci/locks/*.txt"), ROOT / "requirements.lock")
+    for match in re.findall(r"^([a-z0-9.-]+)(?:\[.*\])?==([^ ;]+)", path.read_text(), re.M)
 }
 AGAIN = "run make sbom"
 
