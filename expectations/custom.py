@@ -152,8 +152,9 @@ class WithinBounds(MulticolumnMapMetricProvider):
 
 
 class ExpectValuesWithinBounds(MulticolumnMapExpectation):
-    """No value is below ``min_value`` or above ``max_value``, where they are set; ``column_list`` is an offsets partition
-    and the value.
+    """No value is below ``min_value`` or above ``max_value``, where they are set.
+
+    ``column_list`` is an offsets partition and the value.
 
     GX's own expectation looks at one value after the other, and copies the table to leave out nulls.
     """

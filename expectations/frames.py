@@ -25,8 +25,8 @@ from expectations.checks import COUNTED, FILES_COLUMNS, Reference
 _HIDDEN = ("_", ".")
 """Readers of directories pass over such names."""
 
-BATCH_ROWS = 1 << 19
-"""Rows that GX has in a data frame; of committed offsets about 200 MiB."""
+BATCH_ROWS = 1 << 18
+"""Rows that GX has in a data frame; of committed offsets about 100 MiB."""
 
 _READ_ROWS = 1 << 16
 _PARTITION = "offsets_partition"
@@ -166,8 +166,7 @@ def _row_groups(parquet: pq.ParquetFile, part: Part) -> list[int]:
 
 
 def hashes(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.uint64]:
-    """A number for each row, equal for equal values in ``columns``, as far as they are there; of names each is looked at
-    once."""
+    """A number for each row, equal for equal values in ``columns``, as far as they are there."""
     import pandas as pd
 
     found = np.zeros(rows.num_rows, np.uint64)
@@ -200,8 +199,8 @@ def stored_table(run: Run, name: str) -> StoredTable:
 def batches(name: str, tables: Mapping[str, StoredTable], part: Part = WHOLE) -> Iterator[pa.Table]:
     """Rows of a table in batches of about :data:`BATCH_ROWS`, with a count column for each of its references.
 
-    Rows with the same key are in one batch. What they refer to is counted batch by batch, too: of a target no more is in
-    memory than belongs to the batch. A reference whose columns are missing has no count, so that its check cannot be
+    Rows with the same key are in one batch. What they refer to is counted batch by batch, too: of a target no more is
+    in memory than belongs to the batch. A reference whose columns are missing has no count, so that its check cannot be
     evaluated and is refused.
     """
     table = tables[name]

@@ -7,6 +7,7 @@ once; whatever does not is a refusal.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -70,8 +71,11 @@ Answers = Mapping[str, "Validated | str"]
 
 @dataclass(frozen=True)
 class Question:
-    """What is evaluated: the suites on ``run``, and those on what ``regroup reconcile --publish`` wrote about it into the
-    directory ``findings``, if it is given: with it, each rule of the catalogue is an expectation too."""
+    """The suites on ``run``.
+
+    ``findings`` is the directory that ``regroup reconcile --publish`` wrote about the run: with it, each rule of the
+    catalogue is an expectation too. ``began`` is the time that GX shows.
+    """
 
     run: Run
     findings: str | None
@@ -147,17 +151,17 @@ def evaluate(
             failures += failed
             refusals += refused
         declared_of = {name: len(checks) for name, checks in declarations.items()}
-        outcome = GateResult(
-            run.path, sum(declared_of.values()), evaluated, tuple(failures), tuple(refusals), absent
-        )
+        outcome = GateResult(run.path, sum(declared_of.values()), evaluated, tuple(failures), tuple(refusals), absent)
         if data_docs is not None:
             write_data_docs(context, outcome, declared_of, data_docs)
     return outcome
 
 
 def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated | str]:
-    """Answers of the suites on a part of the run: on all of small tables and files in the first part, in the others on the
-    rows of large tables only."""
+    """Answers of the suites on a part of the run.
+
+    The first part has small tables and files whole, the others have rows of large tables only.
+    """
     tables: dict[str, StoredTable] = {}
     answers: dict[str, Validated | str] = {}
     for name in question.declarations:
@@ -176,13 +180,12 @@ def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated
             is_divided = name in tables and name in TABLES and tables[name].is_large
             if part.number and not is_divided:
                 continue
-            rows = (
-                batches(name, tables, part if is_divided else WHOLE) if name in tables else iter([run_files(question.run)])
-            )
+            rows = iter([run_files(question.run)])
+            if name in tables:
+                rows = batches(name, tables, part if is_divided else WHOLE)
+            values = parameters(question.run, name)
             try:
-                answers[name] = _validate(
-                    context, data, name, question.checks(name), rows, parameters(question.run, name), run_id
-                )
+                answers[name] = _validate(context, data, name, question.checks(name), rows, values, run_id)
             except UnreadableTableError as error:
                 answers[name] = str(error)
     return answers
@@ -244,6 +247,9 @@ def _validate(
         outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
         [(identifier, result)] = outcome.run_results.items()
         combined.add(rows, result)
+        # GX's objects refer to each other, and hold the frame until somebody looks for cycles.
+        del rows, frame, outcome, result
+        gc.collect(1)
     return Validated(combined.result(), combined.examples(), identifier)
 
 

@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> None:
     run = open_run(arguments.run)
     session = Session(PROGRAM, arguments.master)
     try:
-        session.context.environment[PLAIN] = with_pandas()
+        session.context.environment[PLAIN] = for_pandas()
         in_parts = partial(answers, session.context)
         result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
     finally:
@@ -105,13 +105,13 @@ def answer_part(question: Question, part: Part) -> Answers | UsageError:
         return error
 
 
-def with_pandas() -> str:
-    """Setting of a process that may import pandas, which GX is made of."""
-    return ",".join([*filter(None, [os.environ.get(PLAIN)]), "pandas"])
+def for_pandas() -> str:
+    """Setting of a process that may import pandas, which GX is made of, and gives back what its frames took."""
+    return ",".join([*filter(None, [os.environ.get(PLAIN)]), "pandas", "allocator"])
 
 
 APP = App(PROGRAM, parse_arguments, execute)
 
 if __name__ == "__main__":
-    os.environ[PLAIN] = with_pandas()
+    os.environ[PLAIN] = for_pandas()
     APP.main()

@@ -30,8 +30,11 @@ _NUMBERS = ("partition", "commit_timestamp_ms", "expire_timestamp_ms", "record_o
 
 @dataclass(frozen=True)
 class Forecast:
-    """Numbers of an :class:`~coordinator_core.lifecycle.plan.ExpiryPlan`: ``offsets``, ``groups`` and ``tombstones`` are
-    due, ``later`` will be; ``sha256`` is its digest, ``kept`` counts by reason."""
+    """Numbers of an :class:`~coordinator_core.lifecycle.plan.ExpiryPlan`.
+
+    ``offsets``, ``groups`` and ``tombstones`` are due, ``later`` will be; ``sha256`` is its digest, ``kept`` counts by
+    reason.
+    """
 
     offsets_partition: int
     offsets: int

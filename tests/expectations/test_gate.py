@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
-from expectations import frames
+from expectations import frames, gate
 from expectations.__main__ import main
 from expectations.checks import Check, Severity, suites
 from expectations.frames import batches, stored_table
@@ -20,6 +21,9 @@ from expectations.gate import evaluate, judge
 from expectations.result import Failure, GateResult, Refusal
 
 from .faults import NOW_MS, FaultyRun, Rows, published
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuiteValidationResult
 
 DECLARED = sum(map(len, suites().values()))
 # Holds rows of every table but load_failures and carried_records.
@@ -191,6 +195,27 @@ def test_batches_of_a_table_say_what_the_whole_table_says(
     assert (in_batches.evaluated, in_batches.refusals) == (faulty.evaluated, ())
     (page,) = (docs / "validations" / "group_stats").rglob("*.html")
     assert str(sum(parts)) in page.read_text("utf-8")
+
+
+def test_a_batch_is_forgotten_before_the_next(rich: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python looks for cycles as rarely as in commands and workers."""
+    import pandas as pd
+
+    alive: list[int] = []
+
+    class Counting(gate.Combined):
+        def add(self, rows: pa.Table, outcome: ExpectationSuiteValidationResult) -> None:
+            super().add(rows, outcome)
+            alive.append(sum(isinstance(one, pd.DataFrame) for one in gc.get_objects()))
+
+    monkeypatch.setattr(gate, "Combined", Counting)
+    gc.disable()
+    try:
+        evaluate(rich)
+    finally:
+        gc.enable()
+    assert len(alive) > len(TABLES)
+    assert max(alive) - min(alive) < 3
 
 
 def test_severities_are_counted(faulty: GateResult) -> None:
