@@ -6,8 +6,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+IN_MEMORY = .ci/in-memory.sh
 
-.PHONY: help setup maven browser debian prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup maven browser debian prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -19,20 +20,21 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 	@.ci/demo.sh
 
 check: setup ## Fast tests: no JVM, no browser
-	$(TESTS) -m fast
+	$(IN_MEMORY) $(TESTS) -m fast
 
-test: lint maven browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
-	$(TESTS) -m "fast or real"
+test: style maven browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
+	$(IN_MEMORY) $(TESTS) -m "fast or real"
 
-test-full: maven browser debian ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
+test-full: maven browser debian services ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
 	$(TESTS) --hypothesis-profile all -m "full or hypothesis"
 
 kafka-next: maven ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
-durations: maven browser debian prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+durations: maven browser debian prometheus services ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
-	@for tier in fast real full; do $(TESTS) -m $$tier | sed -n '/^| /p; / failed/p'; done
+	@for tier in fast real; do $(IN_MEMORY) $(TESTS) -m $$tier; done | sed -n '/^| /p; / failed/p'
+	@$(TESTS) -m full | sed -n '/^| /p; / failed/p'
 
 maven: setup
 	@.ci/setup.sh maven
@@ -46,10 +48,15 @@ debian: setup
 prometheus: setup
 	@.ci/setup.sh prometheus
 
-lint: setup ## ruff, mypy, the direction of imports
+services: setup
+	@.ci/setup.sh services
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint: style ## ruff, mypy, the direction of imports
 	$(PYTEST) -q tests/test_architecture.py
 
 check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus, fuzzer; INPUTS=… SECONDS=… SEED=…

@@ -17,10 +17,12 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / ".ci/locks"
+# Every extra but that of the tests.
+RUN = ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg")
 LAYERS = (
     (LOCKS / "core.txt", []),
     (LOCKS / "spark.txt", ["--extra=spark"]),
-    (LOCKS / "airflow.txt", ["--extra=spark", "--extra=airflow", "--extra=quality", "--extra=iceberg"]),
+    (LOCKS / "airflow.txt", [f"--extra={each}" for each in RUN]),
 )
 EVERYTHING = ROOT / "requirements.lock"
 FILES = (*(path for path, _ in LAYERS), EVERYTHING)

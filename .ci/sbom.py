@@ -24,7 +24,7 @@ _PIN = re.compile(r"^([a-z0-9.-]+)(?:\[[^]]*])?==([^ ;\\]+)(?: ; ([^\\]+?))? \\$
 _VIA = re.compile(r"^    # (?:via )?(?:  )?([a-z0-9.-]+)")
 _PROJECT = "regroup"
 # Locked for other platforms, or without a licence in their metadata: from the licence files of their sources.
-_TOLD = {"axe-playwright-python": "MIT", "colorama": "BSD-3-Clause", "pyyaml-ft": "MIT"}
+_TOLD = {"async-timeout": "Apache-2.0", "axe-playwright-python": "MIT", "colorama": "BSD-3-Clause", "pyyaml-ft": "MIT"}
 
 _HEAD = """# Licences of dependencies
 

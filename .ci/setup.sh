@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step but the last four, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but the last five, in this order, when none is named
 #
 #   java       Java 17 or newer (Spark, and the brokers of the tests)
 #   python     Python 3.11 to 3.13 with venv, and the virtual environment .venv/
@@ -13,6 +13,7 @@
 #   browser    Chromium (the tests open reports in it; `make test` asks for it)
 #   debian     mmdebstrap (a test carries out the steps of the images in a clean Debian; `make test-full` asks for it)
 #   prometheus promtool, Prometheus and its Pushgateway in .cache/prometheus/ (the tests of alerts; `make test` asks for it)
+#   services   PostgreSQL and Redis in .cache/services/ (the tests of Airflow's workers; `make test-full` asks for it)
 #
 # A step uses the system's package manager when something is missing and this user may; else it ends with one line that
 # says what to install. Regroup runs without `libraries` and `compiler`, slower: they say so and go on.
@@ -207,29 +208,43 @@ step_debian() {
         "(Debian: mmdebstrap)"
 }
 
-# Debian's packages are unpacked, not installed: they would start servers.
+# unpacked PLACE PACKAGE…: Debian's packages below PLACE, with what they need and this machine lacks. Not installed: they
+# would start servers.
+unpacked() {
+    local place=$1 package
+    command -v apt-get >/dev/null || return 1
+    as_root apt-get update -q >&2 || true
+    say "fetching ${*:2}"
+    mkdir -p "$place/archives/partial"
+    # Not as root, if need be: nothing but that directory is written.
+    apt-get install -q -y --download-only --no-install-recommends -o Debug::NoLocking=1 \
+        -o Dir::Cache::archives="$PWD/$place/archives" "${@:2}" >&2 || return 1
+    for package in "$place"/archives/*.deb; do dpkg-deb -x "$package" "$place"; done
+    rm -r "$place/archives"
+}
+
 step_prometheus() {
-    local programs=(promtool prometheus prometheus-pushgateway) packages=(prometheus prometheus-pushgateway)
-    local package place=.cache/prometheus PATH=$PATH:$PWD/.cache/prometheus/usr/bin
+    local programs=(promtool prometheus prometheus-pushgateway) PATH=$PATH:$PWD/.cache/prometheus/usr/bin
     if type "${programs[@]}" &>/dev/null; then return; fi
-    if command -v apt-get >/dev/null; then
-        as_root apt-get update -q >&2 || true
-        say "fetching ${packages[*]}"
-        mkdir -p "$place"
-        if (cd "$place" && apt-get download -q "${packages[@]}" >&2); then
-            for package in "$place"/*.deb; do dpkg-deb -x "$package" "$place"; done
-            rm "$place"/*.deb
-        fi
-    fi
+    unpacked .cache/prometheus prometheus prometheus-pushgateway || true
     type "${programs[@]}" &>/dev/null || fail "Prometheus is missing and cannot be fetched by this user: put" \
         "promtool, prometheus and prometheus-pushgateway on the PATH (Debian: prometheus, prometheus-pushgateway)"
+}
+
+step_services() {
+    local place=.cache/services missing=()
+    compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || type initdb postgres &>/dev/null ||
+        compgen -G "$place/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
+    type redis-server &>/dev/null || [ -x $place/usr/bin/redis-server ] || missing+=(redis-server)
+    [ ${#missing[@]} -eq 0 ] || unpacked $place "${missing[@]}" ||
+        fail "PostgreSQL or Redis is missing and cannot be fetched by this user: install them (Debian: ${missing[*]})"
 }
 
 if [ $# -eq 0 ]; then set -- java python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | python | libraries | compiler | packages | project | maven | browser | debian | prometheus) "step_$step" ;;
+        java | python | libraries | compiler | packages | project | maven | browser | debian | prometheus | services) "step_$step" ;;
         *) fail "unknown step '$step'; the steps are java, python, libraries, compiler, packages, project," \
-            "maven, browser, debian, prometheus" ;;
+            "maven, browser, debian, prometheus, services" ;;
     esac
 done

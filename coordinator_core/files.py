@@ -1,21 +1,20 @@
 """File system operations of publishing, beyond those of :mod:`coordinator_core.storage`.
 
-Locally there are directories that only one process can create, and lock files.  An object store has neither;
-there a run id must simply not be used twice at the same time.
+Locally there are directories that only one process can create.  An object store has none; there a run id must simply
+not be used twice at the same time.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coordinator_core import storage
+from coordinator_core import conditional, storage
 from coordinator_core.errors import not_written
 from coordinator_core.jsontext import parse_json
 
@@ -56,6 +55,22 @@ def move(source: str, target: str) -> None:
     system.move(inner, storage.filesystem(target)[1])
 
 
+def move_directory(source: str, target: str, *, last: str) -> None:
+    """Move a directory inside one file system; does nothing where ``source`` is gone, and goes on after a kill.
+
+    Locally it is renamed. In an object store, which cannot, its files are moved, that of the name ``last`` behind the
+    others: what has none is not whole.
+    """
+    if storage.is_local(source):
+        if storage.exists(source):
+            storage.make_directory(storage.split(target)[0])
+            storage.local_path(source).rename(storage.local_path(target))
+        return
+    found = sorted(storage.files_below(source), key=lambda item: item[0] == last)
+    for name, entry in found:
+        move(entry.path, storage.join(target, *name.split("/")))
+
+
 def read_json(path: str) -> Any:
     """Content of a JSON file; ``ValueError`` when it is none."""
     return parse_json(bytes(storage.read(path)))
@@ -63,15 +78,22 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, document: Any) -> None:
     """Write a JSON file so that a reader sees all of it or, until then, what was there before."""
-    storage.write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    storage.write_text(path, _json_text(document))
 
 
-@contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock file at ``path``; on an object store, which has none, nothing is held."""
-    if not storage.is_local(path):
-        yield
-        return
-    with storage.local_path(path).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _json_text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def let_latest(path: str, named: Mapping[str, Any]) -> bool:
+    """Have the ``latest.json`` at ``path`` be ``named``, unless what it names has a later ``now_ms``; whether it is."""
+
+    def change(found: bytes | None) -> bytes | None:
+        try:
+            current = parse_json(found or b"{}")
+        except ValueError:
+            current = {}
+        is_later = isinstance(current, dict) and current.get("now_ms", named["now_ms"]) > named["now_ms"]
+        return None if is_later else _json_text(named).encode("utf-8", "backslashreplace")
+
+    return conditional.update(path, change)

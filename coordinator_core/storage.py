@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat as stat_modes
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -25,6 +25,10 @@ from urllib.parse import unquote, urlsplit
 from coordinator_core.errors import UsageError, not_written
 
 _MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
+_UPLOADING = ("s3", "gcs", "abfs")
+"""File systems that show a file only when all of it is there."""
+_CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
+"""Of files that people open in a browser, which would store them otherwise."""
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -247,6 +251,21 @@ def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
 
+def read_lines(path: str) -> Iterator[bytes]:
+    """Lines of a file, one after the other."""
+    opened, inner = filesystem(path)
+    try:
+        with opened.open_input_stream(inner) as stream:
+            rest = b""
+            while portion := stream.read(_PORTION):
+                *lines, rest = (rest + portion).split(b"\n")
+                yield from lines
+            if rest:
+                yield rest
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def read_utf8(path: str | Path) -> str:
     """The text of a file that somebody named; ``UsageError`` when it is not UTF-8, or no regular file (without end)."""
     try:
@@ -268,16 +287,13 @@ def write_text(path: str, text: str | Iterable[str]) -> None:
 def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 
-    Locally a temporary file is renamed over ``path``, whose directory is made when it is missing, and goes again when
-    nothing is written; an object store shows an object only when its upload is complete.
+    Locally, and in HDFS, a temporary file is renamed over ``path``, whose directory is made when it is missing, and
+    locally goes again when nothing is written; an object store shows an object only when its upload is complete.
     """
     portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
         if not is_local(path):
-            remote, inner = filesystem(path)
-            with remote.open_output_stream(inner) as stream:
-                for portion in portions:
-                    stream.write(portion)
+            _write_remote(*filesystem(path), portions)
             return
         target = local_path(path)
         with _directory_for(target):
@@ -296,6 +312,28 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                 raise
     except OSError as error:
         raise not_written(path, error) from error
+
+
+def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview]) -> None:
+    place = inner
+    content_type = _CONTENT_TYPES.get(os.path.splitext(inner)[1])
+    metadata = None if content_type is None else {"Content-Type": content_type}
+    if remote.type_name not in _UPLOADING:
+        above, _, name = inner.rpartition("/")
+        remote.create_dir(above, recursive=True)
+        place = f"{above}/.{name}.{secrets.token_hex(8)}"
+    stream = remote.open_output_stream(place, metadata=metadata)
+    try:
+        with stream:
+            for portion in portions:
+                stream.write(portion)
+        if place != inner:
+            remote.move(place, inner)
+    except BaseException:
+        # A stream that is closed, and pyarrow cannot leave it open, shows what came so far.
+        with suppress(OSError):
+            remote.delete_file(place)
+        raise
 
 
 @contextmanager
@@ -381,11 +419,38 @@ def directory_of(path: str) -> Iterator[Path]:
         upload(Path(made), path)
 
 
-def upload(source: Path, path: str, *, without: str = "") -> None:
-    """Copy the files below a local directory into one of an object store, but for those with the name ``without``."""
+def upload(source: Path, path: str, *, without: str = "", unchanged: Collection[str] = ()) -> None:
+    """Copy the files below a local directory into one of an object store, sorted by path.
+
+    Left out are those with the name ``without`` and those whose paths below ``source`` are in ``unchanged``.
+    """
     for file in sorted(one for one in source.rglob("*") if one.is_file() and one.name != without):
-        with file.open("rb") as content:
-            write_atomic(join(path, *file.relative_to(source).parts), iter(partial(content.read, _PORTION), b""))
+        below = file.relative_to(source)
+        if str(below) not in unchanged:
+            with file.open("rb") as content:
+                write_atomic(join(path, *below.parts), iter(partial(content.read, _PORTION), b""))
+
+
+def download(path: str, target: Path) -> None:
+    """Copy the files below a directory of an object store into a local one."""
+    for name, entry in files_below(path):
+        remote, inner = filesystem(entry.path)
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with remote.open_input_stream(inner) as content, file.open("wb") as copy:
+                shutil.copyfileobj(content, copy, _PORTION)
+        except OSError as error:
+            raise unreadable(entry.path, error) from error
+
+
+def files_below(path: str) -> Iterator[tuple[str, Entry]]:
+    """Files below a directory, with their paths from there; of one in object storage that is not there none."""
+    for entry in list_directory(path, missing_ok=True):
+        if entry.is_directory:
+            yield from ((f"{entry.name}/{name}", below) for name, below in files_below(entry.path))
+        else:
+            yield entry.name, entry
 
 
 def sync(path: str) -> None:
@@ -455,7 +520,7 @@ def delete_while_written(path: str) -> None:
     """
     if is_local(path):
         parent, name = split(path)
-        gone = join(parent, f"_{name}-{secrets.token_hex(8)}")
+        gone = join(parent, f"_{name}-{os.urandom(8).hex()}")
         with suppress(FileNotFoundError):
             os.rename(local_path(path), local_path(gone))
         path = gone

@@ -74,7 +74,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         max_active_runs=1,
         tags=["regroup", "drill"],
         params=params(list(settings)),
-        default_args=file.task_defaults,
+        **file.dag_arguments(limited=False),
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=longest,

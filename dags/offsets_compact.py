@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.approval import Approval
+from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import optional, snapshot_params
 from dags.common.spark import SparkAppOperator
@@ -47,6 +48,7 @@ def params(names: list[str]) -> dict[str, Param]:
 def build(file: ClusterFile, name: str | None = None) -> DAG:
     """The DAG for one cluster on its schedule, or (no ``name``) for all of them on request."""
     cluster = file.clusters[name] if name else None
+    clusters = [cluster] if cluster else file.clusters.values()
     settings = cluster.compaction if cluster else None
     with DAG(
         dag_id=f"offsets_compact_{name}" if name else "offsets_compact",
@@ -58,7 +60,9 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
-        default_args=file.task_defaults,
+        **file.dag_arguments(
+            name, approval_hours=max((one.compaction or CompactionSettings()).approval_hours for one in clusters)
+        ),
     ) as dag:
 
         @task(doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.")

@@ -44,7 +44,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets", *([name] if name else [])],
         params=snapshot_params([name] if name else list(file.clusters)),
-        default_args=file.task_defaults,
+        **file.dag_arguments(name),
     ) as dag:
 
         @task(

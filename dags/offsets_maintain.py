@@ -9,6 +9,7 @@ from airflow.sdk import DAG, Param, task
 from dags.common.approval import Approval
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
+from dags.common.maintain import APPROVAL_HOURS
 
 DOC = """
 ### Delete old runs and pins
@@ -47,7 +48,7 @@ def build(file: ClusterFile) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets"],
         params=params(list(file.clusters)),
-        default_args=file.task_defaults,
+        **file.dag_arguments(approval_hours=APPROVAL_HOURS),
     ) as dag:
 
         @task(doc_md="Lists what is old; deletes nothing.")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, task
+from airflow.sdk import DAG, Asset, AssetAlias, Param, task, task_group
 
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param, optional
+from dags.common.report import ReportOperator
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -28,8 +29,9 @@ DOC = """
 | `register` | lets the branch `main` of the Iceberg catalogue have the run; the gate moves `audited` |
 | `gate` | fails from the cluster's `fail_on` on, and when tables contradict; else emits `regroup://<cluster>/audited` |
 
-The run itself is never changed. The report lies in `_reports/<run id>/` beside the run. A failed gate is not
-retried: look at the report, mute what is known (`rules` in the cluster file), and clear the task.
+From `rules` to `gate` each run has tasks of its own. The run itself is never changed. The report lies in
+`_reports/<run id>/` beside the run. A failed gate is not retried: look at the report, mute what is known (`rules` in
+the cluster file), and clear the task.
 """
 
 AUDITED = AssetAlias("regroup-audited", group="regroup")
@@ -66,7 +68,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
-        default_args=file.task_defaults,
+        **file.dag_arguments(name),
     ) as dag:
 
         @task(doc_md="Says which runs are looked at, and what is known besides.")
@@ -83,16 +85,10 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             return reconcile.histories(params["cluster"], requested, params)
 
         @task(doc_md="Evaluates the Great Expectations suites and writes Data Docs.")
-        def expectations(requested: Any) -> Any:
+        def expectations(request: Any) -> Any:
             from dags.common import reconcile
 
-            return reconcile.expect(requested)
-
-        @task(doc_md="Writes the report; its summary is in the log.")
-        def report(requested: Any, expected: Any, *, params: Any) -> Any:
-            from dags.common import reconcile
-
-            return reconcile.report(params["cluster"], requested, expected)
+            return reconcile.expect(request)
 
         @task(doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.")
         def metrics(checked: Any, *, params: Any) -> Any:
@@ -106,36 +102,52 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.register(params["cluster"], requested)
 
-        @task(doc_md="Fails when the run must not be used as it is; else emits the asset event.", outlets=[AUDITED])
+        # One at a time: each may become the latest run.
+        @task(
+            doc_md="Fails when the run must not be used as it is; else emits the asset event.",
+            outlets=[AUDITED],
+            max_active_tis_per_dagrun=1,
+        )
         def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import reconcile
 
             passed = reconcile.gate(params["cluster"], checked, expected)
             cluster = load_clusters().clusters[params["cluster"]]
             asset = Asset(name=f"{cluster.name}-audited", uri=cluster.audited_asset_uri)
-            for one in passed:
-                outlet_events[AUDITED].add(asset, extra=one)
+            outlet_events[AUDITED].add(asset, extra=passed)
             return passed
+
+        @task_group(prefix_group_id=False)
+        def each_run(request: Any, args: Any) -> Any:
+            """From the rules to the gate: a run that does not go through holds no other one."""
+            rules = SparkAppOperator(
+                task_id="rules",
+                app="reconcile",
+                application_args=args,
+                has_run_id=False,
+                doc_md="Evaluates the rules in Spark and publishes the findings.",
+            )
+            expected = expectations(request)
+            rules >> expected
+            checked = ReportOperator(
+                task_id="report",
+                request=request,
+                expected=expected,
+                doc_md="Writes the report; its summary is in the log.",
+            ).output
+            gate(checked, expected)
+            return checked
 
         requested = find()
         register(requested)
-        rules = SparkAppOperator.partial(
-            task_id="rules",
-            app="reconcile",
-            has_run_id=False,
-            doc_md="Evaluates the rules in Spark and publishes the findings; one task for each run.",
-        ).expand(application_args=requested.map(lambda one: one["args"]))
+        checked = each_run.expand_kwargs(requested.map(lambda one: {"request": one, "args": one["args"]}))
         SparkAppOperator.partial(
             task_id="history",
             app="history",
             doc_md="Writes the table history in Spark and publishes it; one task for each run.",
         ).expand(application_args=histories(requested))
-        expected = expectations(requested)
-        rules >> expected
-        checked = report(requested, expected)
         # Beside the gate: what monitoring needs to know most is of runs that do not go through.
         metrics(checked)
-        gate(checked, expected)
     return dag
 
 

@@ -104,7 +104,7 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets"],
         params=params(names),
-        default_args=file.task_defaults,
+        **file.dag_arguments(limited=False),
     ) as dag:
 
         @task(doc_md="Says which offsets would be written; writes nothing to the cluster.")

@@ -133,8 +133,8 @@ def _table_checks(table: TableSchema) -> list[Check]:
         row_count(table.name, {"$PARAMETER": "rows"}, "as many rows as the manifest says"),
         Check(
             f"{table.name}.key",
-            "expect_compound_columns_to_be_unique",
-            {"column_list": list(table.key), "ignore_row_if": "never"},
+            "expect_columns_to_be_unique_together",
+            {"column_list": list(table.key)},
             f"no two rows with the same {', '.join(table.key)}",
         ),
         not_null(table),
@@ -157,7 +157,8 @@ def in_set(code: str, column: str, values: object, summary: str) -> Check:
 def _between(
     code: str, column: str, bounds: dict[str, Any], summary: str, severity: Severity = Severity.CRITICAL
 ) -> Check:
-    return Check(code, "expect_column_values_to_be_between", {"column": column, **bounds}, summary, severity)
+    columns = ["offsets_partition", column]
+    return Check(code, "expect_values_within_bounds", {"column_list": columns, **bounds}, summary, severity)
 
 
 def schema(table: TableSchema) -> Check:

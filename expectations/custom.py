@@ -132,3 +132,61 @@ class ExpectColumnsNotNull(MulticolumnMapExpectation):
 
     map_metric = "multicolumn_values.not_null"
     args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+
+
+class WithinBounds(MulticolumnMapMetricProvider):
+    """Per row, whether the second column is within the bounds; null is."""
+
+    condition_metric_name = "multicolumn_values.within_bounds"
+    condition_value_keys = ("min_value", "max_value")
+
+    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+        values = column_list.iloc[:, 1]
+        outside = pd.Series(False, values.index)
+        if kwargs["min_value"] is not None:
+            outside |= (values < kwargs["min_value"]).fillna(False).astype(bool)
+        if kwargs["max_value"] is not None:
+            outside |= (values > kwargs["max_value"]).fillna(False).astype(bool)
+        return ~outside
+
+
+class ExpectValuesWithinBounds(MulticolumnMapExpectation):
+    """No value is below ``min_value`` or above ``max_value``, where they are set; ``column_list`` is an offsets partition
+    and the value.
+
+    GX's own expectation looks at one value after the other, and copies the table to leave out nulls.
+    """
+
+    column_list: list[str]
+    min_value: Any = None
+    max_value: Any = None
+    ignore_row_if: Literal["never"] = "never"
+
+    map_metric = "multicolumn_values.within_bounds"
+    success_keys: ClassVar[tuple[str, ...]] = ("min_value", "max_value", "mostly")
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
+
+
+class ColumnsUniqueTogether(MulticolumnMapMetricProvider):
+    """Per row, whether no other row has the same values in all columns."""
+
+    condition_metric_name = "multicolumn_values.unique_together"
+    condition_value_keys = ()
+
+    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+        # Few rows share the first two columns, which are coordinates; the others need not be looked at.
+        again = column_list.iloc[:, :2].duplicated(keep=False).to_numpy(bool)
+        again[again] = column_list[again].duplicated(keep=False).to_numpy(bool)
+        return pd.Series(~again, column_list.index)
+
+
+class ExpectColumnsToBeUniqueTogether(MulticolumnMapExpectation):
+    """No two rows have the same values in all columns of ``column_list``."""
+
+    column_list: list[str]
+    ignore_row_if: Literal["never"] = "never"
+
+    map_metric = "multicolumn_values.unique_together"
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)

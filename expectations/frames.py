@@ -9,9 +9,10 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,10 +25,12 @@ from expectations.checks import COUNTED, FILES_COLUMNS, Reference
 _HIDDEN = ("_", ".")
 """Readers of directories pass over such names."""
 
-BATCH_ROWS = 1 << 18
-"""Rows that GX has in a data frame; of committed offsets about 150 MiB."""
+BATCH_ROWS = 1 << 19
+"""Rows that GX has in a data frame; of committed offsets about 200 MiB."""
 
 _READ_ROWS = 1 << 16
+_PARTITION = "offsets_partition"
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class UnreadableTableError(Exception):
@@ -49,6 +52,36 @@ def run_files(run: Run) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(FILES_COLUMNS, row, strict=True)) for row in rows], schema=schema)
 
 
+class Part(NamedTuple):
+    """Rows of some offsets partitions: those that ``of`` gives this number; the first part has all that ``of`` does not
+    know. Suites of small tables, and of what is no table of the run, are the first part's."""
+
+    number: int
+    of: Mapping[int, int]
+
+    def may_hold(self, group: pq.RowGroupMetaData) -> bool:
+        """Whether rows of a row group may be of the part."""
+        columns = (group.column(place) for place in range(group.num_columns))
+        found = next((column.statistics for column in columns if column.path_in_schema == _PARTITION), None)
+        if found is None or not found.has_min_max or found.min != found.max or found.null_count:
+            return True
+        return self.of.get(found.min, 0) == self.number
+
+    def of_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of the part."""
+        if _PARTITION not in rows.schema.names:
+            return rows if self.number == 0 else rows.slice(0, 0)
+        partitions = rows[_PARTITION]
+        known = pa.array(list(self.of), pa.int32())
+        place = pc.index_in(partitions.cast(pa.int32(), safe=False), value_set=known)
+        number = pc.fill_null(pa.array(list(self.of.values()), pa.int32()).take(place), 0)
+        return rows.filter(pc.equal(number, self.number))
+
+
+WHOLE = Part(0, {})
+"""All rows."""
+
+
 class StoredTable:
     """Rows of Parquet files, read as they are asked for, a bounded number at a time.
 
@@ -59,7 +92,7 @@ class StoredTable:
     def __init__(self, files: Iterable[tuple[str, str]], schema: pa.Schema, key: Sequence[str]) -> None:
         self._files = [(path, name) for path, name in files if storage.exists(path)]
         self.schema = schema
-        self._key = key
+        self.key = key
         self.num_rows = 0
         for number, (path, name) in enumerate(self._files):
             with _opened(path, name) as parquet:
@@ -69,53 +102,82 @@ class StoredTable:
                 raise UnreadableTableError(f"the files of {name.partition('/')[0]} differ: {name} has other columns")
             self.schema = found
 
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows, of ``columns`` only where they are given."""
-        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        return pa.Table.from_batches(self._record_batches(columns), schema)
+    def most_rows(self, part: Part) -> int:
+        """The number of rows of a part, or more."""
+        if not part.of:
+            return self.num_rows
+        found = 0
+        for path, name in self._files:
+            with _opened(path, name) as parquet:
+                found += sum(parquet.metadata.row_group(one).num_rows for one in _row_groups(parquet, part))
+        return found
 
-    def batches(self) -> Iterator[pa.Table]:
-        """The rows in batches of about :data:`BATCH_ROWS` at most, by hash of their key: equal keys are in one.
+    @property
+    def is_large(self) -> bool:
+        """Whether the table has more than a batch of rows, and is looked at in parts."""
+        return self.num_rows > BATCH_ROWS
+
+    def has(self, columns: Iterable[str]) -> bool:
+        return set(columns) <= set(self.schema.names)
+
+    def spread(
+        self, count: int, by: Sequence[str], part: Part = WHOLE, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of ``part``, or ``columns`` of them, in ``count`` batches: rows with equal values in ``by`` are in
+        the same batch of this and of any other table.
 
         They pass through files, so that no more than a batch is in memory.
         """
-        count = -(-self.num_rows // BATCH_ROWS)
+        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         if count <= 1:
-            yield self.read()
+            yield pa.Table.from_batches(self._record_batches(part, columns), schema)
             return
         with tempfile.TemporaryDirectory(prefix="regroup-batches-") as directory:
             paths = [f"{directory}/{number}" for number in range(count)]
             with ExitStack() as opened:
                 options = pa.ipc.IpcWriteOptions(compression="lz4")
                 sinks = [opened.enter_context(pa.OSFile(path, "wb")) for path in paths]
-                writers = [
-                    opened.enter_context(pa.ipc.new_stream(sink, self.schema, options=options)) for sink in sinks
-                ]
-                for rows in self._record_batches():
-                    batch_of = self._hashes(rows) % count
-                    for number, writer in enumerate(writers):
-                        writer.write_batch(rows.filter(pa.array(batch_of == number)))
+                writers = [opened.enter_context(pa.ipc.new_stream(sink, schema, options=options)) for sink in sinks]
+                for rows in self._record_batches(part, columns):
+                    batch_of = hashes(rows, by) % count
+                    rows = rows.take(pa.array(np.argsort(batch_of, kind="stable")))
+                    ends = np.cumsum(np.bincount(batch_of.astype(np.int64), minlength=count))
+                    for writer, begin, end in zip(writers, [0, *ends[:-1]], ends, strict=True):
+                        writer.write_batch(rows.slice(begin, end - begin))
             for path in paths:
                 with pa.OSFile(path) as source, pa.ipc.open_stream(source) as reader:
                     yield reader.read_all()
                 os.unlink(path)
 
-    def _hashes(self, rows: pa.RecordBatch) -> Any:
-        """Hashes of the keys of all rows, of the parts that are there: without all of them the check is refused."""
-        import pandas as pd
-
-        columns = [name for name in self._key if name in rows.schema.names]
-        if not columns:
-            return np.arange(rows.num_rows, dtype=np.uint64)
-        return pd.util.hash_pandas_object(rows.select(columns).to_pandas(), index=False).to_numpy()
-
-    def _record_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def _record_batches(self, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for path, name in self._files:
             with _opened(path, name) as parquet:
                 try:
-                    yield from parquet.iter_batches(batch_size=_READ_ROWS, columns=columns)
+                    groups = _row_groups(parquet, part)
+                    for rows in parquet.iter_batches(batch_size=_READ_ROWS, columns=columns, row_groups=groups):
+                        yield part.of_rows(rows) if part.of else rows
                 except (OSError, pa.ArrowInvalid) as error:
                     raise UnreadableTableError(f"{name} cannot be read: {error}") from None
+
+
+def _row_groups(parquet: pq.ParquetFile, part: Part) -> list[int]:
+    metadata = parquet.metadata
+    return [one for one in range(metadata.num_row_groups) if not part.of or part.may_hold(metadata.row_group(one))]
+
+
+def hashes(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """A number for each row, equal for equal values in ``columns``, as far as they are there; of names each is looked at
+    once."""
+    import pandas as pd
+
+    found = np.zeros(rows.num_rows, np.uint64)
+    for name in columns:
+        if name in rows.schema.names:
+            values = rows[name].dictionary_encode()
+            of_value = pd.util.hash_array(values.dictionary.to_numpy(zero_copy_only=False))
+            index = values.indices.fill_null(len(of_value)).to_numpy(zero_copy_only=False)
+            found = found * _MIX + np.append(of_value, np.uint64(0))[index]
+    return found
 
 
 @contextmanager
@@ -135,37 +197,44 @@ def stored_table(run: Run, name: str) -> StoredTable:
     return StoredTable(((storage.join(run.path, file), file) for file in files), table.arrow, table.key)
 
 
-Counts = Sequence[tuple[Reference, pa.Table]]
+def batches(name: str, tables: Mapping[str, StoredTable], part: Part = WHOLE) -> Iterator[pa.Table]:
+    """Rows of a table in batches of about :data:`BATCH_ROWS`, with a count column for each of its references.
 
-
-def counts_for(name: str, tables: Mapping[str, StoredTable]) -> Counts:
-    """For each reference of a table: rows of its target by the columns of the reference.
-
-    A reference whose columns are missing has none, so that its check cannot be evaluated and is refused.
+    Rows with the same key are in one batch. What they refer to is counted batch by batch, too: of a target no more is in
+    memory than belongs to the batch. A reference whose columns are missing has no count, so that its check cannot be
+    evaluated and is refused.
     """
-    found = []
-    for reference in COUNTED:
-        if reference.table == name and reference.target in tables:
-            target = tables[reference.target]
-            columns = list(reference.columns)
-            needed = list(dict.fromkeys([*columns, *([reference.where[0]] if reference.where else [])]))
-            if set(needed) <= set(target.schema.names):
-                rows = target.read(needed)
-                if reference.where is not None:
-                    rows = rows.filter(pc.equal(rows[reference.where[0]], reference.where[1]))
-                found.append((reference, rows.group_by(columns).aggregate([([], "count_all")])))
-    return found
+    table = tables[name]
+    references = [reference for reference in COUNTED if reference.table == name and _can_count(reference, tables)]
+    # Columns of a key, so that equal keys come together.
+    by = references[0].columns if references else table.key[:2]
+    rows_of = [tables[one].most_rows(part) for one in (name, *(reference.target for reference in references))]
+    count = -(-max(rows_of) // BATCH_ROWS) if rows_of[0] else 1
+    targets = [
+        tables[reference.target].spread(count, by, part, [*reference.columns, *(reference.where or ())[:1]])
+        for reference in references
+    ]
+    for rows, *found in zip(table.spread(count, by, part), *targets, strict=True):
+        for reference, target in zip(references, found, strict=True):
+            rows = _with_count(rows, reference, target)
+        yield rows
 
 
-def with_counts(rows: pa.Table, counts: Counts) -> pa.Table:
-    """Rows of a table with a count column per reference, where it has the columns."""
-    for reference, counted in counts:
-        columns = list(reference.columns)
-        if set(columns) <= set(rows.column_names):
-            numbered = rows.select(columns).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-            joined = numbered.join(counted, columns, join_type="left outer").sort_by("row")
-            rows = rows.append_column(reference.count_column, pc.fill_null(joined["count_all"], 0))
-    return rows
+def _can_count(reference: Reference, tables: Mapping[str, StoredTable]) -> bool:
+    target = tables.get(reference.target)
+    needed = [*reference.columns, *(reference.where or ())[:1]]
+    return target is not None and target.has(needed) and tables[reference.table].has(reference.columns)
+
+
+def _with_count(rows: pa.Table, reference: Reference, target: pa.Table) -> pa.Table:
+    """``rows`` with the number of rows of ``target`` that each refers to."""
+    columns = list(reference.columns)
+    if reference.where is not None:
+        target = target.filter(pc.equal(target[reference.where[0]], reference.where[1]))
+    counted = target.group_by(columns).aggregate([([], "count_all")])
+    numbered = rows.select(columns).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    joined = numbered.join(counted, columns, join_type="left outer").sort_by("row")
+    return rows.append_column(reference.count_column, pc.fill_null(joined["count_all"], 0))
 
 
 def parameters(run: Run, name: str) -> dict[str, Any]:

@@ -13,8 +13,11 @@ import shutil
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,15 +30,16 @@ from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
 from expectations.combine import CODE, Combined, code_of, raised
 from expectations.data_docs import check_directory, write_data_docs
 from expectations.findings import SUITE as FINDINGS_SUITE
-from expectations.findings import read_reconciled
+from expectations.findings import Reconciled, read_reconciled
 from expectations.frames import (
+    WHOLE,
+    Part,
     StoredTable,
     UnreadableTableError,
-    counts_for,
+    batches,
     parameters,
     run_files,
     stored_table,
-    with_counts,
 )
 from expectations.result import EXAMPLES, Failure, GateResult, Refusal
 
@@ -51,58 +55,137 @@ _COORDINATES = ("offsets_partition", "record_offset")
 _KEYS = {FILES: FILES_COLUMNS[:2], FINDINGS_SUITE: ("group_id", "topic", "partition", "member_id", "message")}
 
 
-def evaluate(run: Run, *, findings: str | None = None, data_docs: str | None = None) -> GateResult:
+@dataclass(frozen=True)
+class Validated:
+    """Results of a suite on the rows of a part, the rows that they name, and under which key GX stores such results."""
+
+    result: ExpectationSuiteValidationResult
+    examples: pa.Table
+    identifier: Any
+
+
+Answers = Mapping[str, "Validated | str"]
+"""By suite; a text says why its table cannot be read."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is evaluated: the suites on ``run``, and those on what ``regroup reconcile --publish`` wrote about it into the
+    directory ``findings``, if it is given: with it, each rule of the catalogue is an expectation too."""
+
+    run: Run
+    findings: str | None
+    began: datetime
+
+    @cached_property
+    def reconciled(self) -> Reconciled | None:
+        """:class:`UsageError` when the findings are not about this run."""
+        return None if self.findings is None else read_reconciled(self.findings, self.run)
+
+    @cached_property
+    def declarations(self) -> dict[str, list[Check]]:
+        """Checks by suite."""
+        found = self.reconciled
+        return suites() | ({} if found is None else {FINDINGS_SUITE: found.checks()})
+
+    @cached_property
+    def refused(self) -> dict[str, Refusal]:
+        """Checks that are not asked for, by code."""
+        return {} if self.reconciled is None else self.reconciled.refusals()
+
+    def checks(self, suite: str) -> list[Check]:
+        """Those that are asked for."""
+        return [check for check in self.declarations[suite] if check.code not in self.refused]
+
+    def table(self, suite: str) -> StoredTable | None:
+        """The stored table of a suite; ``None``: it is of files."""
+        if suite == FINDINGS_SUITE and self.reconciled is not None:
+            return self.reconciled.table()
+        return None if suite == FILES else stored_table(self.run, suite)
+
+
+InParts = Callable[[Question], Iterable[Answers]]
+"""Has the suites evaluated on the parts of a run; the first answers are those of the first part."""
+
+
+def evaluate(
+    run: Run, *, findings: str | None = None, data_docs: str | None = None, in_parts: InParts | None = None
+) -> GateResult:
     """Evaluate all suites on ``run``; with ``data_docs``, write GX's Data Docs into that directory.
 
-    ``findings`` is the directory that ``regroup reconcile --publish`` wrote about the run: with it, each rule
-    of the catalogue is an expectation too.  The directory of Data Docs is made when it is missing.  Raises
+    ``findings`` is that of :class:`Question`. The directory of Data Docs is made when it is missing. Raises
     :class:`UsageError` when it cannot be one, and when the findings are not about this run.
     """
     if data_docs is not None:
         check_directory(data_docs)
-    reconciled = None if findings is None else read_reconciled(findings, run)
-    declarations = suites() | ({} if reconciled is None else {FINDINGS_SUITE: reconciled.checks()})
-    tables: dict[str, StoredTable] = {}
-    unreadable: dict[str, str] = {}
-    for name in declarations:
-        try:
-            if name == FINDINGS_SUITE and reconciled is not None:
-                tables[name] = reconciled.table()
-            elif name != FILES:
-                tables[name] = stored_table(run, name)
-        except UnreadableTableError as error:
-            unreadable[name] = str(error)
+    question = Question(run, findings, datetime.now(UTC))
+    declarations, absent = question.declarations, dict(question.reconciled.absent) if question.reconciled else {}
     failures: list[Failure] = []
-    refused_rules = {} if reconciled is None else reconciled.refusals()
-    refusals: list[Refusal] = list(refused_rules.values())
-    declared = evaluated = 0
-    with _gx_context() as (context, data):
-        from great_expectations.core.run_identifier import RunIdentifier
-
-        run_id = RunIdentifier(run_name=str(run.manifest["run_id"]))
-        for name, all_checks in declarations.items():
-            checks = [check for check in all_checks if check.code not in refused_rules]
-            declared += len(all_checks)
-            try:
-                if name in unreadable:
-                    raise UnreadableTableError(unreadable[name])
-                counts = counts_for(name, tables)
-                batches = iter([run_files(run)]) if name == FILES else tables[name].batches()
-                parts = (with_counts(rows, counts) for rows in batches)
-                found = _validate(context, data, name, checks, parts, parameters(run, name), run_id)
-            except UnreadableTableError as error:
-                refusals += [Refusal(check.code, str(error)) for check in checks]
+    refusals: list[Refusal] = list(question.refused.values())
+    evaluated = 0
+    with _gx_context() as (context, _):
+        found: dict[str, Combined] = {}
+        unreadable: dict[str, str] = {}
+        identifiers: dict[str, Any] = {}
+        for answers in [evaluate_part(question)] if in_parts is None else in_parts(question):
+            for name, answer in answers.items():
+                if isinstance(answer, str):
+                    unreadable.setdefault(name, answer)
+                else:
+                    found.setdefault(name, Combined()).add(answer.examples, answer.result)
+                    identifiers[name] = answer.identifier
+        for name in declarations:
+            checks = question.checks(name)
+            if name in unreadable:
+                refusals += [Refusal(check.code, unreadable[name]) for check in checks]
                 continue
-            failed, refused = judge(checks, found.examples(), found.result())
+            result = found[name].result()
+            _store(context, name, checks)
+            context.validation_results_store.set(identifiers[name], result)
+            failed, refused = judge(checks, found[name].examples(), result)
             evaluated += len({check.code for check in checks} - {refusal.code for refusal in refused})
             failures += failed
             refusals += refused
-        absent = {} if reconciled is None else dict(reconciled.absent)
-        result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals), absent)
+        declared_of = {name: len(checks) for name, checks in declarations.items()}
+        outcome = GateResult(run.path, sum(declared_of.values()), evaluated, tuple(failures), tuple(refusals), absent)
         if data_docs is not None:
-            declared_of = {name: len(checks) for name, checks in declarations.items()}
-            write_data_docs(context, result, declared_of, data_docs)
-    return result
+            write_data_docs(context, outcome, declared_of, data_docs)
+    return outcome
+
+
+def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated | str]:
+    """Answers of the suites on a part of the run: on all of small tables and files in the first part, in the others on the
+    rows of large tables only."""
+    tables: dict[str, StoredTable] = {}
+    answers: dict[str, Validated | str] = {}
+    for name in question.declarations:
+        try:
+            if (table := question.table(name)) is not None:
+                tables[name] = table
+        except UnreadableTableError as error:
+            answers[name] = str(error)
+    with _gx_context() as (context, data):
+        from great_expectations.core.run_identifier import RunIdentifier
+
+        run_id = RunIdentifier(run_name=str(question.run.manifest["run_id"]), run_time=question.began)
+        for name in question.declarations:
+            if name in answers:
+                continue
+            is_divided = name in tables and name in TABLES and tables[name].is_large
+            if part.number and not is_divided:
+                continue
+            rows = (
+                batches(name, tables, part if is_divided else WHOLE)
+                if name in tables
+                else iter([run_files(question.run)])
+            )
+            try:
+                answers[name] = _validate(
+                    context, data, name, question.checks(name), rows, parameters(question.run, name), run_id
+                )
+            except UnreadableTableError as error:
+                answers[name] = str(error)
+    return answers
 
 
 @contextmanager
@@ -138,8 +221,8 @@ def _validate(
     batches: Iterator[pa.Table],
     values: dict[str, Any],
     run_id: RunIdentifier,
-) -> Combined:
-    """The results of a suite on a table, batch by batch; what the Data Docs are made of is that of all."""
+) -> Validated:
+    """The results of a suite on a table, batch by batch."""
     import great_expectations as gx
     import pandas as pd
 
@@ -161,10 +244,7 @@ def _validate(
         outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
         [(identifier, result)] = outcome.run_results.items()
         combined.add(rows, result)
-    if combined.batches > 1:
-        # GX has stored the result of each batch under the same name.
-        context.validation_results_store.set(identifier, combined.result())
-    return combined
+    return Validated(combined.result(), combined.examples(), identifier)
 
 
 def _store(context: FileDataContext, name: str, checks: Sequence[Check]) -> ExpectationSuite:

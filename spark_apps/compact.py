@@ -2,7 +2,7 @@
 partition.
 
 Prints the document of ``regroup compact --format json`` as one line. The output directory must be one that
-all workers see under the same path.
+all workers see under the same path, or a URI.
 
     spark-submit spark_apps/compact.py --snapshot LOGDIR --output DIR
     spark-submit spark_apps/compact.py --plan FILE --plan-digest SHA256 --output DIR --run-id ID
@@ -14,18 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator_core import __version__
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core import __version__, storage
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
-from coordinator_core.storage import join, new_directory
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -89,8 +88,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
     began = time.perf_counter()
     chosen = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    output = arguments.output if arguments.run_id is None else join(arguments.output, arguments.run_id)
-    with new_directory(output) as staging:
+    output = arguments.output if arguments.run_id is None else storage.join(arguments.output, arguments.run_id)
+    if arguments.offsets_partitions is not None and not storage.is_local(output):
+        raise UsageError(f"--offsets-partitions: groups are moved in a local directory, {output} is none")
+    with _new_log(output) as target:
         planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
         snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
         partial_input = arguments.partial if planned is None else planned.partial
@@ -107,21 +108,23 @@ def execute(arguments: argparse.Namespace) -> None:
             # The largest first, so that none is left alone in the end.
             logs.sort(key=attrgetter("size"), reverse=True)
             items = [(log, pinned.get(log.offsets_partition, ())) for log in logs]
-            answers = in_tasks(session.context, partial(compact_one, target=staging, options=options), items)
+            answers = in_tasks(session.context, partial(compact_one, target=target, options=options), items)
         finally:
             session.stop()
         reports = [_report(answer) for answer in sorted(answers, key=lambda answer: answer[0])]
-        document = finish_compaction(
-            reports,
-            staging,
-            options,
-            output=output,
-            sources=snapshot.sources,
-            damage=damage,
-            engine="spark",
-            began=began,
-            plan_sha256=planned.digest if planned else None,
-        )
+        # Last: without its report it is no compacted log.
+        with storage.directory_of(target) as staging:
+            document = finish_compaction(
+                reports,
+                staging,
+                options,
+                output=output,
+                sources=snapshot.sources,
+                damage=damage,
+                engine="spark",
+                began=began,
+                plan_sha256=planned.digest if planned else None,
+            )
     print(json.dumps(document, ensure_ascii=False), flush=True)
     session.close()
 
@@ -138,6 +141,22 @@ def _options(arguments: argparse.Namespace, chosen: Profile | None, snapshot: Sn
     )
 
 
+@contextmanager
+def _new_log(output: str) -> Iterator[str]:
+    """The directory that tasks write to: ``output`` once the block has ended well, otherwise nothing is left."""
+    if storage.is_local(output):
+        with storage.new_directory(output) as making:
+            yield str(making)
+        return
+    if storage.exists(output):
+        raise UsageError(f"{output}: exists already, and is not overwritten")
+    try:
+        yield output
+    except BaseException:
+        storage.delete(output)
+        raise
+
+
 Answer = tuple[int, "CompactionReport | Damage | str"]
 """Offsets partition; its report, its damage, or why its proof failed."""
 
@@ -145,9 +164,11 @@ Item = tuple["PartitionLog", "Sequence[tuple[SegmentFile, str]]"]
 """A partition, and what a plan pinned of it: segments with their fingerprints."""
 
 
-def compact_one(item: Item, *, target: Path, options: CompactionOptions) -> Answer:
-    """Compact one partition, in a worker. An error that ends the app is returned: Spark would keep
-    only its text."""
+def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Answer:
+    """Compact one partition into the directory ``target``, a URI too, in a worker.
+
+    An error that ends the app is returned: Spark would keep only its text.
+    """
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact import compact_partition
     from coordinator_core.lifecycle.compact_proof import ProofFailedError
@@ -155,7 +176,8 @@ def compact_one(item: Item, *, target: Path, options: CompactionOptions) -> Answ
     log, pinned = item
     try:
         check_pinned(pinned)
-        return log.offsets_partition, compact_partition(log, target, options)
+        with storage.directory_of(target) as directory:
+            return log.offsets_partition, compact_partition(log, directory, options)
     except DamagedInputError as error:
         return log.offsets_partition, error.damage
     except ProofFailedError as error:

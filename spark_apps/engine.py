@@ -1,9 +1,9 @@
-"""The Spark engine: a task folds a segment, and merges it at once when it is all of its offsets partition.
+"""The Spark engine: a task folds segments, and merges them at once when they are all of their offsets partition.
 
-Small partitions and segments share a task. Where a partition has several, a second stage merges their
-folds; those of giant partitions, however many there are, are cut into shards in one job, merged in the next and
-combined in a third, in which the other partitions are merged. The driver lists the files of the tasks that count, and
-writes the manifest.
+Neighbouring partitions and segments share a task. Where a partition has several, or its folds are too large for the
+task that made them, a second stage merges them; those of giant partitions, however many there are, are cut into
+shards in one job, merged in the next and combined in a third, in which the other partitions are merged. The driver
+lists the files of the tasks that count, and writes the manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coordinator_core.runs.manifest import ReplayFacts
 from coordinator_core.runs.place import RunPlace, source_directories
 from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
-from spark_apps.packing import MIB, Work, packed, share_out, task_bytes
+from spark_apps.packing import MIB, Work, fold_task_bytes, packed, share_out
 from spark_apps.session import Session
 from spark_apps.tasks import CutFolds, StagedFold, WholePartition
 
@@ -55,7 +55,7 @@ def replay(
 ) -> Manifest:
     """Replay ``source`` and publish the run, like ``coordinator_core.runs.local.replay_to_run``.
 
-    Small segments share a task up to ``bytes_per_task`` (default: as suits the session). A partition whose
+    Segments share a task up to about ``bytes_per_task`` (default: as suits the session). A partition whose
     folds have more than ``bytes_per_merge`` is merged in several tasks.
     """
     from coordinator_core.fold.inference import infer_profile
@@ -72,7 +72,7 @@ def replay(
         storage.make_directory(writer.staging_path)
         rules = tasks.ReplayTask(chosen, now_ms, place.path)
         sizes = [segment.size for segment in snapshot.segments]
-        limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
+        limit = bytes_per_task or fold_task_bytes(sizes, context.defaultParallelism)
         works = share_out(fold_tasks(source, on_damage), limit)
         answers = _folded_and_merged(context, works, rules, bytes_per_merge)
         facts = {number: told for answer in answers for number, told in answer.facts.items()}

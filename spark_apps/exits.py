@@ -6,11 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from coordinator_core import files
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible, visible_lines
+from spark_apps.session import Session
 
 
 @dataclass(frozen=True)
@@ -21,16 +24,16 @@ class App:
     parse_arguments: Callable[[Sequence[str] | None], argparse.Namespace]
     execute: Callable[[argparse.Namespace], None]
 
-    def main(self) -> None:
+    def main(self) -> NoReturn:
         """Run the app and leave the process with its exit code."""
         start_light()
-        sys.exit(self.run())
+        leave(self.run())
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Run the app; returns the exit code instead of leaving, but for arguments that are not usable.
 
-        ``--outcome FILE`` (path or URI), which every app takes, gets ``{"exit_code", "error"}``: of an app whose driver
-        runs in the cluster nobody else sees them.
+        ``--outcome FILE`` (path or URI), which every app takes, gets ``{"exit_code", "error", "application_id"}``: of
+        an app whose driver runs in the cluster nobody else sees them.
         """
         option = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         option.add_argument("--outcome")
@@ -40,7 +43,8 @@ class App:
             exit_code, error = self._run(self.parse_arguments(rest))
         finally:
             if known.outcome:
-                self._leave(known.outcome, {"exit_code": exit_code, "error": error})
+                outcome = {"exit_code": exit_code, "error": error, "application_id": Session.application_id}
+                self._leave(known.outcome, outcome)
         if error:
             print(error, file=sys.stderr)
         return exit_code

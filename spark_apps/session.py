@@ -10,7 +10,7 @@ import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator_core.process.plain import is_plain
 from spark_apps.classdata import ClassData
@@ -42,6 +42,9 @@ class Session:
     the cluster's own settings hold.
     """
 
+    application_id: ClassVar[str | None] = None
+    """Spark's id of the app of this process, once it has begun."""
+
     def __init__(self, name: str, master: str | None = None) -> None:
         self._submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if master is None and not self._submitted:
@@ -66,7 +69,8 @@ class Session:
         if self._class_data is not None:
             options = [*_JVM_OPTIONS, *self._class_data.jvm_options()]
             conf.set("spark.driver.extraJavaOptions", " ".join(options))
-        return launch_gateway(conf)  # type: ignore[no-untyped-call]
+        # Standard output is the app's; who reads it need not wait for the JVM to end.
+        return launch_gateway(conf, {"stdout": sys.stderr.fileno()})  # type: ignore[no-untyped-call]
 
     @property
     def context(self) -> SparkContext:
@@ -89,6 +93,7 @@ class Session:
                 settings["spark.python.daemon.module"] = "spark_apps.workers"
         conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(self._name).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
+        Session.application_id = context.applicationId
         context.setLogLevel("ERROR")
         return context
 

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import TypeVar
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
+from coordinator_core.fold.tasks import FoldTask, SegmentResult, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
@@ -34,11 +34,14 @@ from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import Merge, merge_partition
 from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
-from spark_apps.packing import Work
+from spark_apps.packing import MAX_FOLD_BYTES, Work
 
 LIMITS = Limits(fold_bytes=128 * MIB)
-"""Of a larger segment a task makes several folds, one after the other: docs/sizing.md has what
-memory that takes."""
+"""Of a larger segment a task makes several folds, one after the other; smaller ones it folds together, as long as that
+holds no more: docs/sizing.md has what memory that takes."""
+
+MAX_HELD_BYTES = 64 * MIB
+"""Folds of a whole partition that are merged by the task that made them; more are merged by other tasks."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -148,14 +151,26 @@ def fold(work: Work, rules: ReplayTask) -> Answer:
     for offsets_partition, tasks in groupby(work.tasks, key=lambda task: task.log.offsets_partition):
         try:
             results = _folded(tasks, FoldRules.of(rules.profile))
-            if work.whole:
-                _merge(offsets_partition, results, rules, staged, answer)
+            held, are_all = _held(results, MAX_HELD_BYTES if work.whole else 0)
+            if work.whole and are_all:
+                _merge(offsets_partition, iter(held), rules, staged, answer)
             else:
-                answer.folds += _staged(results, rules)
+                answer.folds += _staged(chain(held, results), rules)
         except DamagedInputError as error:
             answer.damage[offsets_partition] = error.damage
     answer.files, answer.digests = staged.close()
     return answer
+
+
+def _held(results: Iterator[SegmentResult], most_bytes: int) -> tuple[list[SegmentResult], bool]:
+    """The first results, until their folds have more than ``most_bytes``, and whether these are all."""
+    held, size = [], 0
+    for result in results:
+        held.append(result)
+        size += 0 if result.fold is None else result.fold.nbytes
+        if size > most_bytes:
+            return held, False
+    return held, True
 
 
 def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
@@ -223,7 +238,7 @@ def _folds_in(
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
     cache = cache_of_environment()
-    for task in tasks:
+    for task in tasks if cache else in_runs(tasks, lambda _: MAX_FOLD_BYTES):
         yield from run_fold_task(task, rules, cache, limits=LIMITS)
 
 

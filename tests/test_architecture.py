@@ -23,6 +23,8 @@ LAYERS = (
     "process",
     "releases",
     "storage",
+    "conditional",
+    "claims",
     "files",
     "log",
     "kernels",

@@ -57,8 +57,8 @@ LOCKED_TO_RUN = "".join(path.read_text() for path in (ROOT / ".ci/locks").glob("
 EXTRAS = {
     ".ci/locks/core.txt": (),
     ".ci/locks/spark.txt": ("spark",),
-    ".ci/locks/airflow.txt": ("spark", "airflow", "quality", "iceberg"),
-    "requirements.lock": ("spark", "airflow", "quality", "iceberg", "dev"),
+    ".ci/locks/airflow.txt": ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg"),
+    "requirements.lock": ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg", "dev"),
 }
 """Extras that a lock is for."""
 
@@ -156,7 +156,7 @@ def test_setup_knows_its_steps() -> None:
     script = (ROOT / ".ci/setup.sh").read_text()
     default = re.search(r"^if \[ \$# -eq 0 \]; then set -- ([a-z ]+); fi$", script, re.MULTILINE)
     assert default is not None
-    others = {"maven", "browser", "debian", "prometheus"}
+    others = {"maven", "browser", "debian", "prometheus", "services"}
     assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*default[1].split(), *others}
 
 

@@ -19,7 +19,8 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
-from coordinator_core.cli.source import open_snapshot, run_spark_app, warn_about_damage
+from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import Document, compact_logs, finish_compaction, logs_to_compact

@@ -14,9 +14,9 @@ from coordinator_core.cli.source import (
     log_of,
     open_snapshot,
     refuse_other_rules,
-    run_spark_app,
     warn_about_damage,
 )
+from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts

@@ -23,7 +23,8 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.signing import Signing, sign_key_option
-from coordinator_core.cli.source import as_run, found_beside, run_spark_app
+from coordinator_core.cli.source import as_run, found_beside
+from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text

@@ -46,7 +46,7 @@ def replay_command(
     place = RunPlace(output, cluster, window or default_window(options.now_ms), run_id or new_run_id())
     signing = Signing(sign_key)
     if options.engine is Engine.SPARK:
-        from coordinator_core.cli.source import publish_with_spark
+        from coordinator_core.cli.spark_app import publish_with_spark
 
         result = publish_with_spark(paths, place, options)
         signing.run(place.path)

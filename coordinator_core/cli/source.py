@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
-
-import click
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.cli.publish import publish_locally
-from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
-from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
+from coordinator_core.cli.spark_app import publish_with_spark
+from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.log.discovery import discover
@@ -165,48 +158,6 @@ def warn_about_load_failures(states: Sequence[PartitionState], profile_label: st
                 f"{state.offsets_partition}: record offset {failure.record_offset}: {failure.detail}"
                 + (f" (and {more} more)" if more else "")
             )
-
-
-def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
-    """Replay and publish in a Spark application of its own process; returns the summary it printed."""
-    command: list[str] = []
-    for path in paths:
-        command += ["--snapshot", path]
-    command += ["--output", place.output, "--cluster", place.cluster]
-    command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
-    if options.offsets_topic_num_partitions is not None:
-        command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
-    if options.profile is not None:
-        profile = options.profile
-        command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
-    if options.on_damage is not OnDamage.FAIL:
-        command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
-    cache = "" if options.fold_cache is None else options.fold_cache.directory
-    return run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
-
-
-def run_spark_app(
-    app: str,
-    master: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    *,
-    done: Collection[int] = (ExitCode.CLEAN, ExitCode.FINDINGS),
-) -> dict[str, Any]:
-    """Run ``spark_apps.<app>`` in a process of its own; the document that it printed.
-
-    Ends the command with the application's exit code when that is none of ``done``: it has said why.
-    """
-    command = [sys.executable, "-m", f"spark_apps.{app}", "--master", master, *arguments]
-    variables = os.environ | (environment or {})
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    if completed.returncode not in done:
-        raise click.exceptions.Exit(completed.returncode)
-    lines = completed.stdout.strip().splitlines()
-    if not lines:
-        raise RegroupError("the Spark application printed no summary")
-    summary: dict[str, Any] = json.loads(lines[-1])
-    return summary
 
 
 def _from_run(run: Run, options: ReplayOptions, whole_metadata: bool, long_texts: LongTexts | None) -> ReplayedSource:

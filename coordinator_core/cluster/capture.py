@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from coordinator_core import __version__, storage
+from coordinator_core import __version__
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
@@ -23,7 +22,6 @@ from coordinator_core.cluster.snapshot import (
     TOPICS_FILE,
     TOPOLOGY,
     CaptureDirectory,
-    uploaded,
 )
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
@@ -67,18 +65,13 @@ def capture(
 ) -> dict[str, Any]:
     """Capture the offsets topic into ``output``, or bring the capture there up to now; returns its manifest.
 
-    With a URI it is made anew in a local temporary directory, and uploaded instead of the one there, its manifest last.
+    With a URI the capture there is copied to a local temporary directory, brought up to now, and what has changed
+    is uploaded, its manifest last.
 
     What an earlier capture holds is kept when the cluster still has it: leader epochs, log start and sampled
     batches are compared. ``ClusterError`` when the cluster does not go on; the directory then stays marked as
     incomplete, and the next capture goes on from there.
     """
-    if not storage.is_local(str(output)):
-        _check_cluster(uploaded(str(output)), client.cluster_id, output)
-        with TemporaryDirectory(prefix="regroup-") as made:
-            manifest = capture(client, made, options, progress=progress)
-            CaptureDirectory(Path(made)).upload(str(output))
-        return manifest
     began = _now_ms()
     with CaptureDirectory.opened(output) as directory:
         previous = directory.previous()
@@ -175,7 +168,7 @@ def _open(
     options: CaptureOptions,
 ) -> list[Fetching]:
     """Every partition with what an earlier capture left of it, as far as the cluster still has that."""
-    _check_topic(previous, info, directory.path)
+    _check_topic(previous, info, directory.place)
     states = []
     for each in info.partitions:
         start, end = ranges[each.partition]
@@ -192,11 +185,11 @@ def _open(
     return states
 
 
-def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, path: Path) -> None:
+def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, place: str) -> None:
     for topic in previous["topics"] if previous is not None else []:
         if topic["topic"] == info.name and topic["topic_id"] != info.topic_id and topic["topic_id"] is not None:
             raise UsageError(
-                f"{path} holds {info.name} of id {topic['topic_id']}, the cluster has {info.topic_id} now: "
+                f"{place} holds {info.name} of id {topic['topic_id']}, the cluster has {info.topic_id} now: "
                 "it was deleted and made again; capture it into another directory"
             )
 

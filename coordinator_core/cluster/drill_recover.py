@@ -20,7 +20,7 @@ from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.drill.events import RECOVERED, Outcome
 from coordinator_core.drill.journal import Event, Journal, JournalBusyError, journal_bytes, of_kind, read_journal
 from coordinator_core.drill.shared_journal import open_journal
-from coordinator_core.errors import RegroupError
+from coordinator_core.errors import RegroupError, UsageError
 
 _LOOK_SECONDS = 0.2
 
@@ -40,6 +40,8 @@ def recover(
     is not to choose it. ``settings`` makes the settings from the bootstrap servers of the journal. Returns
     how the drill ended, and whether the cluster is as it was. Doing it again does nothing.
     """
+    if not storage.exists(str(journal)):
+        raise UsageError(f"{journal}: there is no journal, so nobody knows whether the cluster is as it was")
     if not journal_bytes(journal):
         # Killed before its first line: nothing was done, and nothing will be once the journal was ours.
         with open_journal(journal):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coordinator_core import storage
@@ -68,6 +69,7 @@ def _place(capture: str) -> Iterator[str]:
         yield capture
         return
     with TemporaryDirectory(prefix="regroup-") as made:
+        storage.download(capture, Path(made))
         yield made
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.cluster import oauth, tls
+from coordinator_core.cluster import msk, oauth, tls
 from coordinator_core.cluster.properties import JaasEntry, parse_jaas, parse_properties
 from coordinator_core.errors import UsageError
 from coordinator_core.untrusted import INT32_END, whole_number
@@ -21,15 +21,19 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "ScramLoginModule",
     "GSSAPI": "Krb5LoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
+    msk.MECHANISM: msk.LOGIN_MODULE,
 }
 _SASL_KEYS = {
     "sasl.mechanism",
     "sasl.jaas.config",
     "sasl.kerberos.service.name",
     "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
     oauth.ENDPOINT,
 }
-_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler", *msk.HANDLERS)
+KEYS = tls.KEYS | _SASL_KEYS | {"security.protocol", "client.id", "request.timeout.ms", "default.api.timeout.ms"}
+"""Properties that are understood."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,8 @@ def client_settings(bootstrap_server: str, properties: Mapping[str, str]) -> Cli
     Properties that have nothing to do with the connection are ignored, as Kafka's tools do; one of ``ssl.*``
     or ``sasl.*`` that is not understood is refused.
     """
-    known = tls.KEYS | _SASL_KEYS
     for key in sorted(properties):
-        if key.startswith(("ssl.", "sasl.")) and key not in known:
+        if key.startswith(("ssl.", "sasl.")) and key not in KEYS:
             raise UsageError(f"{key}: this property is not supported")
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
@@ -76,10 +79,11 @@ def client_settings(bootstrap_server: str, properties: Mapping[str, str]) -> Cli
     }
     if protocol.endswith("SSL"):
         options["ssl_context"] = tls.ssl_context(properties)
+    servers = _servers(bootstrap_server)
     if protocol.startswith("SASL"):
-        options |= _sasl(properties)
+        options |= _sasl(properties, servers)
     return ClientSettings(
-        bootstrap_servers=_servers(bootstrap_server),
+        bootstrap_servers=servers,
         security_protocol=protocol,
         api_timeout_seconds=_milliseconds(properties, "default.api.timeout.ms", 60_000) / 1000,
         client=options,
@@ -97,13 +101,17 @@ def _servers(text: str) -> tuple[str, ...]:
     return servers
 
 
-def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
+def _sasl(properties: Mapping[str, str], servers: Sequence[str]) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
     if mechanism not in _LOGIN_MODULES:
         raise UsageError(f"sasl.mechanism: expected one of {', '.join(_LOGIN_MODULES)}, found {mechanism!r}")
-    handler = properties.get("sasl.login.callback.handler.class")
-    if handler is not None and handler.rpartition(".")[2] not in _HANDLERS:
-        raise UsageError("sasl.login.callback.handler.class: handlers are Java; only Kafka's own are known here")
+    handlers = set()
+    for key in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"):
+        if key in properties:
+            handler = properties[key].rpartition(".")[2]
+            if handler not in _HANDLERS:
+                raise UsageError(f"{key}: handlers are Java; only Kafka's own and those of Amazon MSK are known here")
+            handlers.add(handler)
     text = properties.get("sasl.jaas.config")
     if text is None:
         raise UsageError(f"sasl.jaas.config: missing, and {mechanism} needs it")
@@ -111,6 +119,9 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
     expected = _LOGIN_MODULES[mechanism]
     if entry.module != expected:
         raise UsageError(f"sasl.jaas.config: {mechanism} needs {expected}, found {entry.module}")
+    if mechanism == msk.MECHANISM or handlers & set(msk.HANDLERS):
+        provider = msk.token_provider(servers, entry.options)
+        return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
     return {"sasl_mechanism": mechanism, **_login(mechanism, entry, properties)}
 
 

@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator_core import storage
+from coordinator_core.claims import Claim
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import UsageError, not_written
 from coordinator_core.jsontext import parse_json
@@ -29,17 +31,29 @@ CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
 
 
-class CaptureDirectory:
-    """A capture's directory, ours alone while it is open."""
+class CaptureBusyError(UsageError):
+    """Another capture writes to the directory."""
 
-    def __init__(self, path: Path) -> None:
+
+class CaptureDirectory:
+    """A capture's local directory, ours alone while it is open; ``place`` is what users call it."""
+
+    def __init__(self, path: Path, place: str | None = None) -> None:
         self.path = path
+        self.place = str(path) if place is None else place
 
     @classmethod
     @contextmanager
     def opened(cls, path: str | Path) -> Iterator[CaptureDirectory]:
-        """``UsageError`` when it holds anything but a capture, or when another capture writes to it."""
-        directory = cls(Path(path))
+        """The directory at a path, or a copy of the one at a URI, which is uploaded when the block ends well.
+
+        ``UsageError`` when it holds anything but a capture, ``CaptureBusyError`` when another capture writes to it.
+        """
+        if not storage.is_local(str(path)):
+            with cls._copied(str(path)) as copied:
+                yield copied
+            return
+        directory = cls(storage.local_path(str(path)), str(path))
         try:
             directory.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(directory.path, os.O_RDONLY)
@@ -49,7 +63,7 @@ class CaptureDirectory:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise UsageError(f"{path}: another capture is writing to it") from None
+                raise CaptureBusyError(f"{path}: another capture is writing to it") from None
             _refuse_others(str(path), os.listdir(directory.path))
             yield directory
         finally:
@@ -57,16 +71,47 @@ class CaptureDirectory:
 
     def previous(self) -> Mapping[str, Any] | None:
         """The manifest of the capture before this one, also when that is being renewed."""
-        return _manifest(str(self.path))
+        return _manifest(self.path, self.place)
 
-    def upload(self, place: str) -> None:
-        """Have this capture, which is whole, at a URI, instead of one that may be there; marked until it is whole."""
-        marker, manifest = storage.join(place, CAPTURE_MARKER), storage.join(place, MANIFEST)
+    @classmethod
+    @contextmanager
+    def _copied(cls, place: str) -> Iterator[CaptureDirectory]:
+        parent, name = storage.split(place)
+        with ExitStack() as stack:
+            try:
+                # Not inside: a broker refuses a log directory with directories of other names.
+                writers = storage.join(parent, f"{name}.writers")
+                claim = stack.enter_context(Claim(writers, "another capture", CaptureBusyError))
+            except CaptureBusyError as error:
+                raise CaptureBusyError(f"{place}: {error}") from None
+            claim.forget_earlier()
+            _refuse_others(place, [entry.name for entry in storage.list_directory(place, missing_ok=True)])
+            directory = cls(Path(stack.enter_context(TemporaryDirectory(prefix="regroup-"))), place)
+            storage.download(place, directory.path)
+            before = directory._versions()
+            yield directory
+            directory._upload(before, claim)
+
+    def _versions(self) -> dict[str, storage.Version]:
+        """The version of each file, by its path below the directory."""
+        found: dict[str, storage.Version] = {}
+        for file in self.path.rglob("*"):
+            if file.is_file():
+                with storage.LocalFile(str(file)) as opened:
+                    found[str(file.relative_to(self.path))] = opened.version
+        return found
+
+    def _upload(self, before: Mapping[str, storage.Version], claim: Claim) -> None:
+        """Have this capture at its URI, marked until it is whole there; ``before`` is there already."""
+        marker, manifest = storage.join(self.place, CAPTURE_MARKER), storage.join(self.place, MANIFEST)
         storage.write_atomic(marker, _NOTICE.encode())
-        for entry in storage.list_directory(place):
-            if entry.name != CAPTURE_MARKER:
-                storage.delete(entry.path)
-        storage.upload(self.path, place, without=MANIFEST)
+        now = self._versions()
+        for gone in sorted(before.keys() - now.keys() - {CAPTURE_MARKER}):
+            storage.delete(storage.join(self.place, *gone.split("/")))
+        unchanged = {name for name, version in now.items() if before.get(name) == version}
+        storage.upload(self.path, self.place, without=MANIFEST, unchanged=unchanged)
+        if (other := claim.taken_by()) is not None:
+            raise CaptureBusyError(f"{self.place}: taken over: {other}")
         storage.write_atomic(manifest, storage.read(str(self.path / MANIFEST)))
         storage.delete(marker)
 
@@ -100,23 +145,17 @@ class CaptureDirectory:
         sync_directory(self.path)
 
 
-def uploaded(place: str) -> Mapping[str, Any] | None:
-    """The manifest of the capture at a URI; ``UsageError`` when there is anything else."""
-    _refuse_others(place, [entry.name for entry in storage.list_directory(place, missing_ok=True)])
-    return _manifest(place)
-
-
 def _refuse_others(path: str, names: Collection[str]) -> None:
     if names and MANIFEST not in names and CAPTURE_MARKER not in names:
         raise UsageError(f"{path}: is not empty, and not a capture")
 
 
-def _manifest(directory: str) -> Mapping[str, Any] | None:
-    path = storage.join(directory, MANIFEST)
-    if not storage.exists(path):
+def _manifest(directory: Path, place: str) -> Mapping[str, Any] | None:
+    file, path = directory / MANIFEST, storage.join(place, MANIFEST)
+    if not file.exists():
         return None
     try:
-        document: Mapping[str, Any] = parse_json(bytes(storage.read(path)).decode())
+        document: Mapping[str, Any] = parse_json(bytes(storage.read(str(file))).decode())
         version = document["capture_version"]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is not a capture's manifest") from None
@@ -125,4 +164,4 @@ def _manifest(directory: str) -> Mapping[str, Any] | None:
     return document
 
 
-__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureDirectory", "uploaded"]
+__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureBusyError", "CaptureDirectory"]

@@ -131,20 +131,25 @@ class Passing:
             self._found.close()
         self._view = self._found = self._chunk = None
 
-    def _pass(self, view: memoryview, position: int, expected: int, last_offset: int) -> tuple[int, int]:
+    def _pass(
+        self, view: memoryview, first: int, position: int, expected: int, last_offset: int, *, is_cut: bool
+    ) -> tuple[int, int]:
         passage = self.passage
         # Elsewhere something was left out, and the caller must see the next batch.
         if passage.next_offset == expected:
             passage.bounds.last_offset = min(last_offset, self._last_offset)
+            passage.origin, passage.is_cut = first, is_cut
             data = np.frombuffer(view, np.uint8)
+            at = position - first
             while True:
-                status, position = self._through(data, position, None)
+                status, at = self._through(data, at, None)
                 if status != Stop.COMPRESSED:
                     break
-                after = self._pass_unpacked(view, position)
-                if after == position:
+                after = self._pass_unpacked(view, at)
+                if after == at:
                     break
-                position = after
+                at = after
+            position = first + at
         return position, max(expected, passage.next_offset)
 
     def _through(self, data: Bytes, position: int, positions: Int64s | None) -> tuple[int, int]:

@@ -182,6 +182,12 @@ class SegmentFold:
     implicit_group_creations: pa.Table
     group_stats: pa.Table
 
+    @property
+    def nbytes(self) -> int:
+        """Size of the columns in bytes."""
+        columns = (getattr(self, one.name) for one in fields(self))
+        return sum(column.nbytes for column in columns if isinstance(column, pa.Array | pa.Table))
+
     def write_ipc(self, sink: pa.NativeFile, *, compression: str | None = None) -> None:
         """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts.
 

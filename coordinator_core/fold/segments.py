@@ -119,7 +119,8 @@ def fold_run(
     """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
 
     An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
-    :func:`fold_segment` to judge.
+    :func:`fold_segment` to judge. Takes no further piece where the fold could come to hold more than one of
+    ``limits.fold_bytes`` bytes of segments in which nothing is superseded.
     """
     folder: Folder | None = None
     folds: list[SegmentFold] = []
@@ -132,6 +133,9 @@ def fold_run(
             return None
         piece.windows.release()
         folds.append(folder.counted())
+        # Segments come in one size.
+        if folder.held_bytes + piece.segment.size > limits.fold_bytes:
+            break
     if folder is None or folder.has_malformed_names:
         return None
     folds[-1] = folder.finish()
@@ -259,10 +263,21 @@ class Folder:
     @property
     def is_full(self) -> bool:
         """Whether so much was read or unpacked that another fold should go on, behind :attr:`position`."""
+        is_long = self.position - self._begin >= self._limits.fold_bytes
+        return is_long or self._copied_bytes > self._limits.kept_allowance(self._size)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the fold holds so far: of offset keys and what stands for their values, and copies."""
+        tables = self._tables
+        rows = tables.keys.used * tables.events.itemsize + tables.pending_used * tables.pending.itemsize
+        return int(tables.keys.data_used + rows + self._copied_bytes)
+
+    @property
+    def _copied_bytes(self) -> int:
         tables = self._tables
         copied = tables.group_block_bytes + tables.group_keys_used + tables.group_values_used
-        is_long = self.position - self._begin >= self._limits.fold_bytes
-        return is_long or bool(self._arena.used + copied > self._limits.kept_allowance(self._size))
+        return int(self._arena.used + copied)
 
     @property
     def group_record_share(self) -> float:

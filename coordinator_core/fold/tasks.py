@@ -120,23 +120,31 @@ def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFil
     ``most_bytes`` says how large a run may be in a partition of these segments. Files that are fetched whole stay
     alone; so do those of which nothing belongs to the log.
     """
-    runs: list[FoldTask] = []
+    runs: list[list[FoldTask]] = []
     for _, of_partition in groupby(tasks, key=lambda task: task.log.offsets_partition):
-        first, *others = of_partition
-        most = most_bytes([segment for task in (first, *others) for segment in task.segments])
-        runs.append(first)
-        for task in others:
-            last = runs[-1]
-            if (
-                storage.is_local(task.segments[0].path)
-                and last.size + task.size <= most
-                and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
-            ):
-                pinned = None if last.pinned is None else {**last.pinned, **(task.pinned or {})}
-                runs[-1] = replace(last, ranges=last.ranges + task.ranges, pinned=pinned)
-            else:
-                runs.append(task)
-    return runs
+        members = list(of_partition)
+        most = most_bytes([segment for task in members for segment in task.segments])
+        left = -1
+        for task in members:
+            is_alone = not storage.is_local(task.segments[0].path)
+            if is_alone or task.size > left:
+                runs.append([])
+                left = most
+            runs[-1].append(task)
+            # What follows segments of which nothing belongs to the log begins a run.
+            is_alone = is_alone or any(_is_empty(task, end_offset) for _, end_offset in task.ranges)
+            left = -1 if is_alone else left - task.size
+    return [_joined(run) for run in runs]
+
+
+def _joined(run: Sequence[FoldTask]) -> FoldTask:
+    """Neighbours of a partition as one task."""
+    first = run[0]
+    if len(run) == 1:
+        return first
+    pinned = {path: found for task in run for path, found in (task.pinned or {}).items()}
+    ranges = tuple(one for task in run for one in task.ranges)
+    return replace(first, ranges=ranges, pinned=None if first.pinned is None else pinned)
 
 
 def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
@@ -224,10 +232,10 @@ def _results(
                 yield from _cached(task, segment, end_offset, rules, cache)
         return
     read: list[Piece] = []
-    together = _folded_together(task, ranges, rules, read) if task.size <= limits.fold_bytes else None
-    if together is not None:
-        yield from together
-        return
+    if all(segment.size <= limits.fold_bytes for segment in task.segments):
+        while (together := _folded_together(task, ranges, rules, read, limits)) is not None:
+            yield from together
+            read.clear()
     for piece in read:
         yield from _folded(task, piece.segment, piece.end_offset, rules, piece.running, limits)
     for segment, end_offset in ranges:
@@ -235,9 +243,10 @@ def _results(
 
 
 def _folded_together(
-    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece]
+    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece], limits: Limits
 ) -> list[SegmentResult] | None:
-    """The results of a run; ``None`` when its segments, of which some were ``read``, must be looked at one by one."""
+    """The results of a run of ``ranges``; ``None`` when there is none, or when its segments, of which some were
+    ``read``, must be looked at one by one."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import Piece, fold_run
@@ -250,7 +259,7 @@ def _folded_together(
 
     if _is_empty(task, task.ranges[0][1]):
         return None
-    folds = fold_run(pieces(), rules=rules, start_offset=task.start_offset)
+    folds = fold_run(pieces(), rules=rules, limits=limits, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []

@@ -105,7 +105,7 @@ def learned_from(taken: Taken, asked: Asked, lessons: Lessons) -> Iterator[Group
 
 def first_part(taken: Taken, asked: Asked, thread: Executor) -> Iterator[pa.Table]:
     """The rows of the groups with nothing but commits, made in the ``thread``; gives back what was put away."""
-    yield from _ahead(plain_tables(taken, asked.portion_rows, asked.groups), thread)
+    yield from ahead(plain_tables(taken, asked.portion_rows, asked.groups), thread)
     taken.spill.close()
 
 
@@ -156,7 +156,7 @@ def _read(
     return found.groups.values()
 
 
-def _ahead(items: Iterator[_Item], thread: Executor) -> Iterator[_Item]:
+def ahead(items: Iterator[_Item], thread: Executor) -> Iterator[_Item]:
     """The items; the ``thread`` makes the next one while one is in use."""
     following = thread.submit(next, items, None)
     while (item := following.result()) is not None:

@@ -6,13 +6,14 @@ by column of what :mod:`~coordinator_core.history.taking` took; those of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.history.model import (
     Certainty,
     EndKind,
@@ -29,7 +30,7 @@ from coordinator_core.history.origins import (
     kind_of_group,
     outsider,
 )
-from coordinator_core.history.spill import Columns, Spilled
+from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.packed import BLOCK_BYTES
@@ -73,6 +74,8 @@ HISTORY: Final = pa.schema(
 
 _OF_KEYS: Final = frozenset({"key", "group", "metadata"})
 """Fields of versions that rows do not have from there."""
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Fields of versions, each an array."""
 _LARGEST: Final = np.iinfo(np.int64).max
 _WITHOUT_METADATA = pa.schema([field for field in HISTORY if field.name != "metadata"])
 
@@ -94,8 +97,13 @@ def tables_of(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
 def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None) -> Iterator[pa.Table]:
     """The rows of groups that are not special, of ``groups`` only where that is not ``None``: ``portion_rows`` versions
     at a time."""
-    for spilled in taken.spill.portions(portion_rows):
-        yield from _rows_of(taken, spilled, groups)
+    keys = taken.table.open_used
+    places = np.full(keys, -1, np.int64)
+    bucket_of = (np.asarray(taken.table.fold.events)["group"][:keys] % BUCKETS).astype(np.uint8)
+    by_bucket = np.argsort(bucket_of, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(bucket_of, minlength=BUCKETS))))
+    for buckets in taken.spill.portions(portion_rows):
+        yield from _rows_of(taken, buckets, by_bucket[bounds[buckets.start] : bounds[buckets.stop]], places, groups)
 
 
 def standing(taken: Taken) -> dict[str, int]:
@@ -123,39 +131,45 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 # Columns
 
 
-def _rows_of(taken: Taken, spilled: Spilled, wanted: Collection[str] | None) -> Iterator[pa.Table]:
-    """The rows of the ``wanted`` groups in ``spilled`` that are not special, so many at a time as metadata allow."""
-    fold = taken.table.fold
-    keys, key_of = _numbered(spilled.columns["key"])
+def _rows_of(
+    taken: Taken, buckets: range, keys: Int64s, places: Int64s, wanted: Collection[str] | None
+) -> Iterator[pa.Table]:
+    """The rows of the ``wanted`` groups in ``buckets`` that are not special, so many at a time as metadata allow.
+
+    ``keys`` are those of the buckets; ``places`` have room for each key, and are -1 before and afterwards.
+    """
+    fold, ended = taken.table.fold, np.asarray(taken.table.open)["ended"]
+    groups_of = np.asarray(fold.events)["group"]
+    keys = keys[(ended[keys] > 0) & ~_is_special(taken, groups_of[keys])]
+    if not len(keys):
+        return
     events = np.asarray(fold.events)[keys]
     groups, group_of = _numbered(events["group"])
     topics, topic_of = _numbered(events["topic"])
     group_names, topic_names = _names(fold.group_ids, groups), _names(fold.topics, topics)
     by_name = np.lexsort((events["partition"], _places(topic_names)[topic_of], _places(group_names)[group_of]))
-    place = np.empty(len(keys), np.uint16 if len(keys) <= 1 << 16 else np.int64)
-    place[by_name] = np.arange(len(keys))
-    order = np.argsort(place[key_of], kind="stable")
-    is_left_out = _is_special(taken, events["group"])
     if wanted is not None:
-        is_left_out |= ~np.array([name in wanted for name in group_names])[group_of]
-    if is_left_out.any():
-        order, by_name = order[~is_left_out[key_of[order]]], by_name[~is_left_out[by_name]]
-    count = len(order)
-    if not count:
+        by_name = by_name[np.array([name in wanted for name in group_names])[group_of[by_name]]]
+    if not len(by_name):
         return
-    versions = np.bincount(key_of)[by_name]
+    versions = ended[keys[by_name]]
+    ends = np.cumsum(versions)
+    count = int(ends[-1])
+    places[keys[by_name]] = ends - versions
+    spilled, texts = taken.spill.read(buckets, places, count)
+    places[keys[by_name]] = -1
     group_of, topic_of, partition_of = (
         np.repeat(of_keys[by_name], versions) for of_keys in (group_of, topic_of, events["partition"])
     )
-    rows = {name: column.take(order) for name, column in spilled.columns.items() if name not in _OF_KEYS}
+    rows = spread_columns(spilled, without=_OF_KEYS)
     # Versions of a key are in the order in which they ended: each where the next one begins.
     stands = np.zeros(count, np.bool_)
-    stands[np.cumsum(versions) - 1] = True
+    stands[ends - 1] = True
     rows.update(stands=stands, valid_to=_next(rows["record_offset"]), valid_to_ms=_next(rows["timestamp"]))
     if (~stands[:-1] & (rows["valid_to"] < rows["record_offset"])[:-1]).any():
         # Record offsets that repeat (``OnDamage.SALVAGE``).
         again = np.lexsort((rows["record_offset"], np.repeat(np.arange(len(versions)), versions)))
-        order, rows = order[again], {name: column[again] for name, column in rows.items()}
+        rows, texts = {name: column[again] for name, column in rows.items()}, texts.take(again)
     history = taken.history
     plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
     origins, origin_of = _origins(taken, plain, rows, group_of)
@@ -198,7 +212,7 @@ def _rows_of(taken: Taken, spilled: Spilled, wanted: Collection[str] | None) -> 
         schema=_WITHOUT_METADATA,
     )
     place = HISTORY.get_field_index("metadata")
-    for part, metadata in spilled.texts.take(order):
+    for part, metadata in texts.blocks():
         yield without[part.start : part.stop].add_column(place, HISTORY.field(place), metadata)
 
 

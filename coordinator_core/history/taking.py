@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.passing import Passing
 from coordinator_core.groups.model import Group
@@ -31,7 +32,7 @@ from coordinator_core.history.spill import Spill
 from coordinator_core.kernels import Bounds, FoldTables, KeyTable, VersionTable, take_commit, take_commits
 from coordinator_core.kernels.arrays import Bytes, Int64s, new_rows
 from coordinator_core.kernels.layout import Stop
-from coordinator_core.log.ahead import ReadAhead
+from coordinator_core.log.ahead import ReadAhead, segment_bytes
 from coordinator_core.log.limits import Limits, standing_allowance, too_large
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, PartitionLog, Record
@@ -39,7 +40,7 @@ from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord
 
-_ROWS = 1 << 17
+_ROWS = 1 << 16
 _MOST_METADATA_BYTES = 1 << 26
 """Metadata from which on those of ended versions are forgotten, or twice what stands where that is more."""
 _MADE = 1
@@ -192,7 +193,8 @@ class _Taker(HistoryReader):
         self._special: set[str] = set()
 
     def taken(self, on_damage: OnDamage, damage: list[Damage]) -> Taken:
-        reads = ReadAhead(self._log, self._thread)
+        is_local = all(storage.is_local(segment.path) for segment in self._log.segments)
+        reads = segment_bytes if is_local else ReadAhead(self._log, self._thread)
         for segment, batch, records in self._through.read(self._log, on_damage=on_damage, damage=damage, reads=reads):
             self.batch(segment, batch, records)
         history = self.finish()

@@ -282,6 +282,9 @@ def _fetch_chains(count: Int, tables: FoldTables) -> cython.void:
                 if row >= 0:
                     if step == 1:
                         _fetch_statistics(tables.events[row].group, tables.scratch[first].key_type, tables)
+                        if tables.events[row].next - 2 == row:
+                            for other in range(row + 2, row + tables.scratch[first].batch_records):
+                                _fetch_event(other, tables)
                     row = tables.events[row].next - 1
                     _fetch_event(row, tables)
                     more = True

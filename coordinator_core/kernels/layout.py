@@ -336,6 +336,7 @@ class OpenVersion(Struct):
     leader_epoch: i32  # -1 for none.
     value_version: i16
     expires: i16
+    ended: i64  # Versions of the offset key that ended before.
 
 
 class ClosedVersion(Struct):
@@ -357,6 +358,9 @@ class ClosedVersion(Struct):
     writer: i32
     leader_epoch: i32
     value_version: i32
+
+
+PACKED_VERSION_BYTES = 120  # Most that a version takes packed: 12 numbers of up to ten bytes.
 
 
 class PackedBatch(Struct):

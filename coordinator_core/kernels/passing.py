@@ -25,6 +25,8 @@ class Passage:
     ``batches`` were passed since the caller set this to 0, the newest record of them at ``max_timestamp``;
     ``next_offset`` is behind the last. ``holes``, ``holes_used`` numbers, are record offsets that the log does not
     have: first and end. ``removed`` records are gone from batches, the last of them before ``removed_end``.
+
+    The bytes begin at ``origin`` in their segment; ``is_cut``: more are behind them.
     """
 
     bounds = cython.declare(Bounds, visibility="public")
@@ -41,6 +43,8 @@ class Passage:
     holes = cython.declare(MutableInt64s, visibility="public")
     holes_used = cython.declare(Int, visibility="public")
     removed = cython.declare(Int, visibility="public")
+    origin = cython.declare(Int, visibility="public")
+    is_cut = cython.declare(cython.bint, visibility="public")
     removed_end = cython.declare(Int, visibility="public")
 
     def __init__(self, bounds: Bounds, portion: Int, portions: Int) -> None:
@@ -55,6 +59,8 @@ class Passage:
         self.codecs = 0
         self.next_offset = -1
         self.holes = zeros(_MOST_HOLES)
+        self.origin = 0
+        self.is_cut = False
         self.begin()
 
     def begin(self) -> None:
@@ -136,7 +142,7 @@ def pass_status(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cyt
         return Stop.UNUSUAL_RECORDS
     # Where offsets are missing and the next batch fits there, this one's offset is wrong.
     if batch.base_offset > expected and (
-        be64(data, at + size) <= batch.last_offset if stop - at - size >= 8 else is_unpacked
+        be64(data, at + size) <= batch.last_offset if stop - at - size >= 8 else is_unpacked or passage.is_cut
     ):
         return Stop.UNUSUAL_BATCH
     if not is_unpacked and is_compressed(batch):

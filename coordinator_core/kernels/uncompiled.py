@@ -20,6 +20,7 @@ from coordinator_core.kernels import (
     framing,
     newest,
     numbering,
+    packing,
     passing,
     record_sizes,
     survivors,
@@ -65,6 +66,7 @@ __all__ = [
     "list_batches",
     "merge_newest",
     "number_keys",
+    "pack_versions",
     "pass_batches",
     "pass_known",
     "portion_of",
@@ -72,6 +74,7 @@ __all__ = [
     "take_commit",
     "take_commits",
     "unpack",
+    "unpack_versions",
 ]
 
 warnings.warn(
@@ -116,6 +119,7 @@ index_batches = _entry(batch_index.index_batches)
 list_batches = _entry(unpacking.list_batches)
 merge_newest = _entry(newest.merge_newest)
 number_keys = _entry(numbering.number_keys)
+pack_versions = _entry(packing.pack_versions)
 pass_batches = _entry(passing.pass_batches)
 pass_known = _entry(witnesses.pass_known)
 portion_of = _entry(passing.portion_of)
@@ -123,3 +127,4 @@ spread = _entry(survivors.spread)
 take_commit = _entry(versions.take_commit)
 take_commits = _entry(versions.take_commits)
 unpack = _entry(unpacking.unpack)
+unpack_versions = _entry(packing.unpack_versions)

@@ -115,6 +115,7 @@ class VersionTable:
             self.open[self.open_used].commits = 0
             self.open[self.open_used].owner = -1
             self.open[self.open_used].generations = -1
+            self.open[self.open_used].ended = 0
             self.open_used += 1
         return 0
 
@@ -251,6 +252,7 @@ class VersionTable:
         self.closed[row].leader_epoch = self.open[key].leader_epoch
         self.closed[row].value_version = self.open[key].value_version
         self.closed_used = row + 1
+        self.open[key].ended += 1
 
 
 @cython.cfunc
@@ -347,7 +349,8 @@ def _take_some(
         if not _is_plain(data, batch, records, table):
             status = Stop.UNUSUAL_RECORDS
             break
-        _take_batch(data, records, batch.count, positions[table.batch] if is_unpacked else first, table)
+        place = positions[table.batch] if is_unpacked else first
+        _take_batch(data, records, batch.count, table.passage.origin + place, table)
         table.passage.note(batch)
         table.batch += 1
         records += batch.count

@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
-from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.lifecycle.forecast import Forecast
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.releases import profile_from_label
@@ -42,15 +42,9 @@ class PlannedCompaction:
         return bool(self.document["partial"])
 
 
-def expiry_row(plan: ExpiryPlan) -> Document:
-    """Records of an offsets partition that expire by a plan."""
-    return {
-        "offsets_partition": plan.offsets_partition,
-        "offsets": len(plan.expired_offset_keys()),
-        "groups": len(plan.deleted_groups()),
-        "tombstones": len(plan.tombstones),
-        "sha256": plan.digest(),
-    }
+def expiry_row(forecast: Forecast) -> Document:
+    """Records of an offsets partition that expire by its forecast."""
+    return fields_of(forecast, "offsets_partition", "offsets", "groups", "tombstones", "sha256")
 
 
 def plan_document(
@@ -129,12 +123,12 @@ def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
         check_fingerprint(segment, segment_fingerprint(segment), fingerprint)
 
 
-def check_compacted(directory: Path, planned: PlannedCompaction) -> Document:
+def check_compacted(directory: str, planned: PlannedCompaction) -> Document:
     """Check that ``directory`` holds what was proved, and that this is what was planned; returns its report.
 
     Every byte is read, every CRC checked. Raises :class:`ProofFailedError`.
     """
-    report: Document = files.read_json(str(directory / REPORT))
+    report: Document = files.read_json(storage.join(directory, REPORT))
     if report["plan_sha256"] != planned.digest:
         raise ProofFailedError(f"{directory} was not made by plan {planned.digest}")
     rows = {row["offsets_partition"]: row for row in report["partitions"]}
@@ -147,11 +141,11 @@ def check_compacted(directory: Path, planned: PlannedCompaction) -> Document:
             raise ProofFailedError(f"{directory}: offsets partition {number}: not what was to expire")
         if not row["proved_profiles"]:
             raise ProofFailedError(f"{directory}: offsets partition {number} was not proved")
-    found = {log.offsets_partition: log for log in discover([str(directory)]).partitions}
+    found = {log.offsets_partition: log for log in discover([directory]).partitions}
     for number, row in rows.items():
         segments = found[number].segments if number in found else ()
         here = [
-            {"name": Path(item.path).name, "bytes": item.size, "fingerprint": segment_fingerprint(item)}
+            {"name": storage.split(item.path)[1], "bytes": item.size, "fingerprint": segment_fingerprint(item)}
             for item in segments
         ]
         if here != row["segments"]:

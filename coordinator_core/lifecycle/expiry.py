@@ -8,7 +8,7 @@ and comes as ``rebalancing``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from coordinator_core.groups.model import (
@@ -42,7 +42,7 @@ def plan_expiry(
     ``offsets_retention_ms`` is ``offsets.retention.minutes`` in milliseconds. ``rebalancing`` are ids of
     classic groups that are known to be preparing or completing a rebalance.
     """
-    sweep = _Sweep(state, profile.expiry, now_ms, offsets_retention_ms, frozenset(rebalancing))
+    sweep = GroupSweep(state, profile.expiry, now_ms, offsets_retention_ms, frozenset(rebalancing))
     failure = sweep.run()
     if failure is not None:
         for tombstone in (*sweep.due, *sweep.forecast):
@@ -112,12 +112,17 @@ class _Due:
 
 
 @dataclass
-class _Sweep:
+class GroupSweep:
+    """The sweep of one offsets partition, group by group.
+
+    ``due``, ``forecast`` and ``kept`` are what it has found so far.
+    """
+
     _state: PartitionState
     _rules: ExpiryRules
     _now_ms: int
     _retention_ms: int
-    _rebalancing: frozenset[str]
+    _rebalancing: frozenset[str] = frozenset()
     due: list[Tombstone] = field(default_factory=list)
     forecast: list[Tombstone] = field(default_factory=list)
     kept: dict[str, Counter[Kept]] = field(default_factory=dict)
@@ -138,24 +143,49 @@ class _Sweep:
         offsets: dict[str, list[tuple[OffsetKey, CommittedOffset]]] = {}
         for offset_key, offset in sorted(self._state.offsets.items(), key=lambda item: item[0]):
             offsets.setdefault(offset_key.group_id, []).append((offset_key, offset))
-        failures = [self._load_failure()]
+        failures = [self.load_failure()]
         for group_id in sorted(self._state.groups.keys() | offsets.keys()):
-            group = self._state.groups.get(group_id)
-            failures.append(self._sweep_group(group_id, group, offsets.get(group_id, [])))
+            failures.append(self.sweep_group(group_id, offsets.get(group_id, [])))
         return next((failure for failure in failures if failure is not None), None)
 
     def keep(self, group_id: str, kept: Kept, count: int = 1) -> None:
         self.kept.setdefault(group_id, Counter())[kept] += count
 
-    def _load_failure(self) -> str | None:
+    def taken(self) -> tuple[list[Tombstone], list[Tombstone]]:
+        """``due`` and ``forecast``, which are forgotten here."""
+        found = self.due, self.forecast
+        self.due, self.forecast = [], []
+        return found
+
+    def keeps_all(self, group_id: str, topics: Set[str], offsets: int) -> bool:
+        """Whether a group with committed offsets, so many in all, of these topics surely keeps them, and then that is
+        counted. Else :meth:`sweep_group` is to look at each."""
+        group = self._state.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return False
+        condition = self._condition(group_id, group)
+        if condition.kept is None and not topics <= condition.subscribed:
+            return False
+        self.keep(group_id, condition.kept or Kept.SUBSCRIBED_TOPIC, offsets)
+        if group is not None and not (isinstance(group, ClassicGroup) and group.state is None):
+            kept = self._group_kept(group, keeps_offset=True)
+            assert kept is not None
+            self.keep(group_id, kept)
+        return True
+
+    def load_failure(self) -> str | None:
+        """Why such a coordinator does not load the partition, and so sweeps nothing."""
         if not self._state.load_failures:
             return None
         first = self._state.load_failures[0]
         return f"the partition is not loaded: record offset {first.record_offset}: {first.detail}"
 
-    def _sweep_group(
-        self, group_id: str, group: Group | None, offsets: list[tuple[OffsetKey, CommittedOffset]]
-    ) -> str | None:
+    def _condition(self, group_id: str, group: Group | None) -> Condition:
+        return condition_of(group, self._rules, is_rebalancing=group_id in self._rebalancing)
+
+    def sweep_group(self, group_id: str, offsets: list[tuple[OffsetKey, CommittedOffset]]) -> str | None:
+        """Take in a group with all its committed offsets, by topic and partition; why the sweep fails there, if so."""
+        group = self._state.groups.get(group_id)
         if isinstance(group, ShareGroup):
             if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
                 self.keep(group_id, Kept.SWEEP_FAILS, 1 + len(offsets))
@@ -163,7 +193,7 @@ class _Sweep:
             if self._rules.share_sweep is not ShareSweep.DELETES:
                 self.keep(group_id, Kept.SHARE_GROUP, 1 + len(offsets))
                 return None
-        condition = condition_of(group, self._rules, is_rebalancing=group_id in self._rebalancing)
+        condition = self._condition(group_id, group)
         times: list[int] = []
         for offset_key, offset in offsets:
             verdict = self._verdict(condition, offset_key, offset)

@@ -24,9 +24,10 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol
 
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.ahead import Reads, segment_bytes
@@ -36,17 +37,29 @@ from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_m
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.resync import CRC_BUDGET, find_batch
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.log.windows import KeptWindows
 
 MAX_OFFSET_SPAN = 0x7FFFFFFF
 """Offsets in a segment are at most this far from its base (``LogSegment``'s int32 relative offsets)."""
 
-Passes = Callable[[memoryview, int, int, int], tuple[int, int]]
-"""Passes batches that its caller does not want. Given the bytes of a segment, the position and the lowest record offset
-of the next batch there, and the last offset that may be in the segment; returns position and offset behind what it
-passed. It passes only sound batches, in order, whose records can be read."""
+
+class Passes(Protocol):
+    """Passes batches that its caller does not want: only sound ones, in order, whose records can be read."""
+
+    def __call__(
+        self, view: memoryview, first: int, position: int, expected: int, last_offset: int, *, is_cut: bool
+    ) -> tuple[int, int]:
+        """``view`` are the bytes of a segment from ``first`` on; ``is_cut``: more are behind them.
+
+        ``expected`` is the lowest record offset that the batch at ``position`` may have, ``last_offset`` the last that
+        may be in the segment. Returns position and offset behind what was passed. Positions are those in the segment.
+        """
+
 
 _PREFIX = struct.Struct(">qi")
 _TO_MAGIC = 17
+_NEAR = 1 << 16
+"""Bytes at the end of a window that are read again, with the next one: a batch may reach over it."""
 _MIN_SIZE = {0: MIN_MESSAGE_BYTES, 1: MIN_MESSAGE_BYTES + 8, 2: HEADER_BYTES - LOG_OVERHEAD}
 _DEFAULT_LIMITS = Limits()
 
@@ -80,8 +93,13 @@ class _Unusable:
     detail: str
 
 
-def parse_entry(view: memoryview, position: int, limits: Limits = _DEFAULT_LIMITS) -> Batch | _Unusable | None:
-    """The entry at ``position``, ``None`` where data ends (also at zeroes up to the end of the file)."""
+def parse_entry(
+    view: memoryview, position: int, limits: Limits = _DEFAULT_LIMITS, first: int = 0
+) -> Batch | _Unusable | None:
+    """The entry at ``position``, ``None`` where data ends (also at zeroes up to the end of the file).
+
+    ``view`` begins at ``first`` in its segment.
+    """
     remaining = len(view) - position
     if remaining == 0:
         return None
@@ -105,7 +123,7 @@ def parse_entry(view: memoryview, position: int, limits: Limits = _DEFAULT_LIMIT
     if end > len(view):
         return _Unusable("torn_tail", f"entry of {LOG_OVERHEAD + size} bytes, {remaining} are left in the file")
     data = view[position:end]
-    return parse_batch(data, position) if magic == 2 else parse_message(data, position)
+    return parse_batch(data, first + position) if magic == 2 else parse_message(data, first + position)
 
 
 def _all_zero(view: memoryview) -> bool:
@@ -350,12 +368,14 @@ class SegmentWalk:
         return self._data
 
     def batches(self) -> Iterator[Batch]:
+        if self._passes is not None and self._data is None and KeptWindows.fit(self.segment):
+            is_at_end = yield from self._sound_batches(KeptWindows(self.segment))
+            if is_at_end:
+                return
         view = self.view()
         recover = self.on_damage is OnDamage.RECOVER
         while True:
-            if self._passes is not None and self.expected >= self._passes_from:
-                last_offset = last_offset_of(self.segment, self.end_offset)
-                self.position, self.expected = self._passes(view, self.position, self.expected, last_offset)
+            self._pass(view, 0, is_cut=False)
             entry = parse_entry(view, self.position, self.limits)
             if entry is None:
                 self._at_end(view)
@@ -382,7 +402,7 @@ class SegmentWalk:
                     elif not self._resync(view):
                         return
                     continue
-            wrong = self._contradiction(view, entry)
+            wrong = self._contradiction(view, self.position, entry)
             if wrong is not None:
                 offset = entry.base_offset if wrong.kind != "bad_header" else self.expected
                 self._report(entry.position, offset, wrong.kind, wrong.detail)
@@ -392,6 +412,40 @@ class SegmentWalk:
             self.position += entry.size
             self.expected = entry.next_offset
             yield entry
+
+    def _pass(self, view: memoryview, first: int, *, is_cut: bool) -> None:
+        if self._passes is not None and self.expected >= self._passes_from:
+            last_offset = last_offset_of(self.segment, self.end_offset)
+            self.position, self.expected = self._passes(
+                view, first, self.position, self.expected, last_offset, is_cut=is_cut
+            )
+
+    def _sound_batches(self, windows: KeptWindows) -> Generator[Batch, None, bool]:
+        """Batches up to the first of which more is to be said; whether that is the end of the segment.
+
+        A batch is valid as long as somebody has it. New memory for whole segments would take longer than to read them.
+        """
+        view, first = windows.behind(self.position), self.position
+        while self.position < windows.size:
+            is_cut = first + len(view) < windows.size
+            self._pass(view, first, is_cut=is_cut)
+            at = self.position - first
+            entry = None if is_cut and len(view) - at < _NEAR else parse_entry(view, at, self.limits, first)
+            if (
+                isinstance(entry, Batch)
+                and entry.crc_valid
+                and not (is_cut and len(view) - at - entry.size < _TO_MAGIC)
+                and self._contradiction(view, at, entry) is None
+            ):
+                self.position += entry.size
+                self.expected = entry.next_offset
+                yield entry
+            elif is_cut and at > 0:
+                view, first = windows.behind(self.position), self.position
+            elif self.position < windows.size:
+                return False
+        windows.release()
+        return self.position == self.segment.size
 
     def _report(self, position: int, record_offset: int | None, kind: str, detail: str) -> None:
         found = Damage(self.segment.path, position, record_offset, kind, detail)
@@ -430,8 +484,11 @@ class SegmentWalk:
             return f"record offset {entry.last_offset} is too far from the segment's base offset {base}"
         return None
 
-    def _contradiction(self, view: memoryview, entry: Batch) -> _Unusable | None:
-        """Contradictions of an entry's header with itself, its neighbours, or the segment's range."""
+    def _contradiction(self, view: memoryview, at: int, entry: Batch) -> _Unusable | None:
+        """Contradictions of an entry's header with itself, its neighbours, or the segment's range.
+
+        The entry is ``at`` that position in ``view``.
+        """
         if entry.last_offset < entry.base_offset:
             return _Unusable("bad_header", f"last offset {entry.last_offset} is below the base offset")
         if entry.partition_leader_epoch < -1:
@@ -443,7 +500,7 @@ class SegmentWalk:
             return _Unusable("offset_order", f"base offset {entry.base_offset} after record offset {self.expected - 1}")
         if entry.base_offset > self.expected and self.on_damage is not OnDamage.RECOVER:
             # Offsets are missing before this entry. If the next entry fits there, the offset of this one is wrong.
-            after = self._offset_at(view, self.position + entry.size)
+            after = self._offset_at(view, at + entry.size)
             if (
                 after is not None
                 and self.expected <= after < entry.next_offset

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import struct
 import time
+import weakref
 from collections import deque
+
+import numpy as np
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
@@ -160,6 +163,32 @@ class SegmentWindows(Windows):
 
     def __del__(self) -> None:
         self._close()
+
+
+class KeptWindows(SegmentWindows):
+    """Windows that stay valid: memory has the next one when nobody looks at the last one any more."""
+
+    @staticmethod
+    def fit(segment: SegmentFile) -> bool:
+        """Whether the segment is not to be read whole: it is local, and larger than a window."""
+        return segment.size > _WINDOW and storage.is_local(segment.path)
+
+    def behind(self, position: int) -> memoryview:
+        """A window from ``position`` on."""
+        self._fill(position, _WINDOW)
+        return self._view
+
+    def release(self) -> None:
+        self._buffer = memoryview(b"")
+        super().release()
+
+    def _fill(self, position: int, wanted: int) -> None:
+        memory = _taken(min(wanted, self.size - position))
+        # Every view of the bytes holds on to this array.
+        array = np.asarray(memory)
+        weakref.finalize(array, _spare.append, memory)
+        self._buffer = array.data
+        super()._fill(position, wanted)
 
 
 def file_changed(path: str, position: int, detail: str) -> DamagedInputError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from coordinator_core.records import wire
@@ -93,5 +93,5 @@ def _decoder(
         [field.name for field in fields],
         parts,
         [field.tag for field in tagged],
-        [partial(field.default_value, version) for field in tagged],
+        [field.default_maker(version) for field in tagged],
     )

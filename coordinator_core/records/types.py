@@ -6,8 +6,9 @@ Instances are compared and hashed by identity, so that they are cheap keys of wh
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from coordinator_core.releases.number import Release
@@ -70,6 +71,14 @@ class Field:
         if isinstance(self.type, Struct):
             return {field.name: field.default_value(version) for field in self.type.fields_in_version(version)}
         return _DEFAULTS[self.type]
+
+    def default_maker(self, version: int) -> Callable[[], Any]:
+        """:meth:`default_value` as a function, which copies or hands out what it made once."""
+        value = self.default_value(version)
+        parts = value.values() if isinstance(value, dict) else ()
+        if any(isinstance(part, dict | list) for part in parts):
+            return partial(self.default_value, version)
+        return value.copy if isinstance(value, dict | list) else lambda: value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

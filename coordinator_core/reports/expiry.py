@@ -46,13 +46,13 @@ def expiry_document(
         for group_id, counts in plan.kept.items():
             if group_ids is None or group_id in group_ids:
                 kept.update({str(reason): count for reason, count in counts.items()})
-    forecast = [_row(item) for plan in plans for item in _chosen(plan.forecast, group_ids)]
+    forecast = [tombstone_row(item) for plan in plans for item in _chosen(plan.forecast, group_ids)]
     return {
         "profile": profile,
         "now_ms": now_ms,
         "offsets_retention_ms": offsets_retention_ms,
         "partial": partial,
-        "tombstones": [_row(item) for plan in plans for item in _chosen(plan.tombstones, group_ids)],
+        "tombstones": [tombstone_row(item) for plan in plans for item in _chosen(plan.tombstones, group_ids)],
         "forecast": sorted(forecast, key=lambda row: row["expires_at_ms"]),
         "kept": dict(sorted(kept.items())),
         "failures": [
@@ -67,7 +67,8 @@ def _chosen(tombstones: Iterable[Tombstone], group_ids: Collection[str] | None) 
     return (item for item in tombstones if group_ids is None or item.group_id in group_ids)
 
 
-def _row(tombstone: Tombstone) -> Json:
+def tombstone_row(tombstone: Tombstone) -> Json:
+    """A tombstone as the JSON of ``regroup expire`` has it."""
     return {
         "kind": str(tombstone.kind),
         **fields_of(tombstone, "group_id", "topic", "partition"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
+from coordinator_core.history.parts import ahead
 from coordinator_core.history.table import HISTORY
 
 _NUMBERS = sorted(field.name for field in HISTORY if field.type == pa.int64())
@@ -32,12 +35,19 @@ def write_history(path: str, tables: Iterable[pa.Table]) -> int:
             rows += table.num_rows
             yield table
 
-    storage.write_atomic(path, parquet_pieces(counted()))
+    def pieces() -> Iterator[bytes]:
+        found = counted()
+        # The log is read for the first ones: an interrupt need not wait for that.
+        first = list(islice(found, 1))
+        with ThreadPoolExecutor(1) as thread:
+            yield from ahead(parquet_pieces(chain(first, found)), thread)
+
+    storage.write_atomic(path, pieces())
     return rows
 
 
 def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The bytes of a file of such tables, some after each."""
+    """The bytes of a file of such tables, those of each table after it."""
     sink = _Sink()
     # Pages have some kilobytes: each alone would wait for the interpreter, which the thread that makes rows has.
     buffered = pa.output_stream(sink, compression=None, buffer_size=_PIECE_BYTES)
@@ -54,9 +64,9 @@ def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     ) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
-            yield from sink.taken()
+            yield sink.taken()
     buffered.flush()
-    yield from sink.taken()
+    yield sink.taken()
 
 
 class _Sink(io.RawIOBase):
@@ -78,6 +88,6 @@ class _Sink(io.RawIOBase):
     def tell(self) -> int:
         return self._size
 
-    def taken(self) -> list[bytes]:
+    def taken(self) -> bytes:
         pieces, self._pieces = self._pieces, []
-        return pieces
+        return b"".join(pieces)

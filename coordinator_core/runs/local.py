@@ -136,7 +136,7 @@ def replay_to_run(
     check_source(source, on_damage)
     rules = profile or _inferred(snapshot)
     inferred = perf_counter()
-    with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
+    with _Replay(source, rules, on_damage, cache) as replay:
         # Modules that merge and publish are loaded while the first segments are folded.
         from coordinator_core.runs.manifest import ReplayFacts
         from coordinator_core.runs.merging import group_tables, merge_results
@@ -144,18 +144,28 @@ def replay_to_run(
         from coordinator_core.runs.schemas import SEGMENTS
         from coordinator_core.runs.tables import offset_rows
 
-        def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
-            merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
-            # Rows of groups need the interpreter lock, encoding of offsets does not: they run side by side.
-            return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
+        # Rows of groups need the interpreter lock, encoding of offsets does not: the teller makes and writes the ones
+        # while the others are written.
+        with RunWriter(place, sources=source_directories(snapshot)) as writer, ThreadPoolExecutor(1) as teller:
 
-        with RunWriter(place, sources=source_directories(snapshot)) as writer:
-            partitions = []
-            for offsets, tables, segments in replay.merged(merge):
+            def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
+                merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
+                return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
+
+            def write_groups(told: Future[tuple[Tables, PartitionFacts]], segments: pa.Table) -> PartitionFacts:
+                # Told already: the teller takes one after the other.
+                tables, facts = told.result()
+                writer.write_tables({**tables, SEGMENTS.name: segments})
+                return facts
+
+            partitions: list[PartitionFacts] = []
+            written: deque[Future[PartitionFacts]] = deque()
+            for offsets, told, segments in replay.merged(merge):
+                if written:
+                    partitions.append(written.popleft().result())
+                written.append(teller.submit(write_groups, told, segments))
                 writer.write_tables({"offsets": offsets})
-                others, facts = tables.result()
-                writer.write_tables({**others, SEGMENTS.name: segments})
-                partitions.append(facts)
+            partitions += [facts.result() for facts in written]
             replayed = perf_counter()
             replay_facts = ReplayFacts(
                 snapshot=snapshot,

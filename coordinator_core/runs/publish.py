@@ -6,8 +6,9 @@ moment its manifest is there, and never changes afterwards.
 
 from __future__ import annotations
 
+import os
 import platform
-import secrets
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -97,13 +98,14 @@ class RunWriter:
         return storage.join(self.place.path, STAGING)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
-        """Append rows, in canonical order, and take in their digests.
+        """Append rows, in canonical order, and take in their digests. The rows of one table come from one thread.
 
         All rows of an offsets partition must come in one call; ``RowBlocks`` are those of one partition.
         """
-        for name, rows in tables.items():
-            if rows.num_rows:
-                self._digests |= self._part(name).write(rows)
+        parts = {self._part(name): rows for name, rows in tables.items() if rows.num_rows}
+        with ThreadPoolExecutor() as threads:
+            for digests in threads.map(_PartWriter.write, parts, parts.values()):
+                self._digests |= digests
 
     def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
         """Let files that tasks have put into their tables (:class:`StagedTables`) count, in the order given.
@@ -212,19 +214,19 @@ class _PartWriter:
             self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
             return digests_of(self.table, canonical)
         digest = PartitionDigest(self.table, rows.num_rows)
-        encoded: Future[None] | None = None
-        # Pieces are small, so that the next one is made in the memory of the one before: while that is encoded.
+        encoded: deque[Future[None]] = deque()
+        # Pieces are small, so that the next one is made in the memory of one before: while the last one is encoded.
         with ThreadPoolExecutor(1) as encoder:
             for piece in rows.blocks(ROW_GROUP_ROWS):
                 canonical = canonical_rows(self.table, piece)
-                if encoded is not None:
-                    encoded.result()
-                encoded = encoder.submit(self._writer.write_table, canonical)
+                if len(encoded) > 1:
+                    encoded.popleft().result()
+                encoded.append(encoder.submit(self._writer.write_table, canonical))
                 digest.update(canonical)
-            assert encoded is not None
             partition = canonical.column("offsets_partition")[0].as_py()
             found = {(self.table, partition): digest.hexdigest()}
-            encoded.result()
+            for future in encoded:
+                future.result()
         return found
 
     def close(self) -> TableFile:
@@ -240,7 +242,7 @@ class StagedTables:
 
     def __init__(self, run_path: str, first_partition: int) -> None:
         self._path = run_path
-        self._name = f"part-{first_partition:05d}-{secrets.token_hex(8)}.parquet"
+        self._name = f"part-{first_partition:05d}-{os.urandom(8).hex()}.parquet"
         self._parts: dict[str, _PartWriter] = {}
         self._digests: TableDigests = {}
 
@@ -279,16 +281,8 @@ def versions() -> dict[str, str | None]:
 def promote(place: RunPlace, manifest: Manifest) -> bool:
     """Let ``latest.json`` of the cluster name this run; false when it names one with a later ``now_ms``.
 
-    So a backfill of an old window does not hide the newest run.  ``latest.json`` is replaced in one step.
+    So a backfill of an old window does not hide the newest run, also when both end at once (:mod:`conditional`).
     """
-    latest_path = storage.join(place.cluster_path, LATEST)
-    with files.locked(storage.join(place.cluster_path, f".{LATEST}.lock")):
-        try:
-            current = files.read_json(latest_path) if storage.exists(latest_path) else {}
-        except ValueError:
-            current = {}
-        if isinstance(current, dict) and current.get("now_ms", manifest["now_ms"]) > manifest["now_ms"]:
-            return False
-        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
-        files.write_json(latest_path, {"path": place.relative_path, **{name: manifest[name] for name in names}})
-    return True
+    names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+    named = {"path": place.relative_path, **{name: manifest[name] for name in names}}
+    return files.let_latest(storage.join(place.cluster_path, LATEST), named)

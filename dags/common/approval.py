@@ -24,6 +24,8 @@ class Approval(ApprovalOperator):
     template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "found")
 
     def __init__(self, *, found: Any, **kwargs: Any) -> None:
+        # A person has hours of their own, not the timeout of tasks.
+        kwargs["execution_timeout"] = None
         super().__init__(subject="", defaults=self.REJECT, **kwargs)
         self.found = found
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 log = logging.getLogger(__name__)
 
 SCHEME = "kafka://"
-_PLAIN_LOGINS = {
+_LOGINS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
+    "AWS_MSK_IAM": "software.amazon.msk.auth.iam.IAMLoginModule",
 }
+"""Login modules that need no more than a connection of librdkafka says."""
+
 _LIBRDKAFKA = {
     "sasl.mechanisms": "sasl.mechanism",
     "ssl.ca.pem": "ssl.truststore.certificates",
@@ -34,6 +39,19 @@ _FILES = {
 }
 """Properties that name PEM files, each with the property that has the content of such a file."""
 
+_LOGIN_OPTIONS = {
+    "sasl.username": "username",
+    "sasl.password": "password",
+    "sasl.oauthbearer.client.id": "clientId",
+    "sasl.oauthbearer.client.secret": "clientSecret",
+    "sasl.oauthbearer.scope": "scope",
+}
+"""Properties of librdkafka that are options of the JAAS line of Kafka's Java clients."""
+
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+_SECRETS = re.compile(r"password|secret|jaas|[.]key$|key[.]pem$")
+"""In names of properties: Airflow must not log the values."""
+
 _OPTIONS = ("directory", "replica", "byte_rate")
 
 
@@ -48,15 +66,21 @@ def captured(source: str, default_directory: str) -> str:
         return source
     connection_id, directory, options = _parsed(source, default_directory)
 
+    from coordinator_core import storage
     from coordinator_core.cluster.capture import CaptureOptions, capture
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.settings import client_settings
+    from coordinator_core.cluster.snapshot import CaptureBusyError
 
     server, properties = connection_properties(connection_id)
-    path = os.path.join(directory, connection_id)
+    path = storage.join(directory, connection_id)
     log.info("capturing %s into %s", connection_id, path)
     with Client(client_settings(server, properties)) as client:
-        manifest = capture(client, path, CaptureOptions(**options))
+        try:
+            manifest = capture(client, path, CaptureOptions(**options))
+        except CaptureBusyError as error:
+            # No fault of the request: another DAG captures the same cluster, and ends.
+            raise AirflowException(str(error)) from None
     for topic in manifest["topics"]:
         rows = topic["partitions"]
         fetched, kept = (sum(row[name] for row in rows) for name in ("fetched_bytes", "kept_bytes"))
@@ -78,10 +102,6 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
         problem = f"unknown {unknown[0]}" if unknown else "expected kafka://<connection id>"
         raise AirflowFailException(f"source {SCHEME}…: {problem}; options are {', '.join(_OPTIONS)}")
     directory = query.pop("directory", default_directory)
-    if "://" in directory:
-        raise AirflowFailException(
-            f"source {source}: a capture is written to a local disk; add ?directory=/path to the source"
-        )
     from coordinator_core.untrusted import whole_number
 
     for name, value in query.items():
@@ -95,27 +115,40 @@ def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:
 
     Its extra holds Kafka client properties by name, or those of librdkafka, as connections of the provider
     apache-kafka have them; host and port, or ``bootstrap.servers``, the brokers; login and password (or
-    ``sasl.username`` and ``sasl.password``) stand for the JAAS line of PLAIN and SCRAM.
+    ``sasl.username`` and ``sasl.password``) stand for the JAAS line of PLAIN and SCRAM. OAUTHBEARER at a broker of
+    Amazon MSK is its IAM authentication, as for the provider.
     """
     from airflow.sdk import Connection
+    from airflow.sdk.log import mask_secret
+
+    from coordinator_core.cluster import msk, oauth, settings
 
     connection = Connection.get(connection_id)
     properties = {str(key): _text(value) for key, value in connection.extra_dejson.items()}
+    for name, value in properties.items():
+        if _SECRETS.search(name):
+            mask_secret(value)
     servers = properties.pop("bootstrap.servers", "")
     if not servers and connection.host:
         servers = connection.host if connection.port is None else f"{connection.host}:{connection.port}"
     if not servers:
         raise AirflowFailException(f"connection {connection_id}: names no host, and no bootstrap.servers")
-    login, password = connection.login, connection.password or ""
-    if "sasl.username" in properties:
-        login, password = properties.pop("sasl.username"), properties.pop("sasl.password", "")
+    if connection.login and "sasl.username" not in properties:
+        properties |= {"sasl.username": connection.login, "sasl.password": connection.password or ""}
     properties = _of_kafka(connection_id, properties)
-    module = _PLAIN_LOGINS.get(properties.get("sasl.mechanism", "").upper())
-    if module and "sasl.jaas.config" not in properties and login:
-        options: Mapping[str, str] = {"username": login, "password": password}
-        quoted = " ".join(f'{name}="{_escaped(value)}"' for name, value in options.items())
-        properties["sasl.jaas.config"] = f"{module} required {quoted};"
-    return servers, properties
+    options = {to: properties.pop(name) for name, to in _LOGIN_OPTIONS.items() if name in properties}
+    mechanism = properties.get("sasl.mechanism", "").upper()
+    if "sasl.jaas.config" not in properties and mechanism in _LOGINS:
+        quoted = "".join(f' {name}="{_escaped(value)}"' for name, value in options.items())
+        properties["sasl.jaas.config"] = f"{_LOGINS[mechanism]} required{quoted};"
+        if mechanism == "OAUTHBEARER" and oauth.ENDPOINT not in properties and msk.region_of(servers.split(",")):
+            properties["sasl.login.callback.handler.class"] = _MSK_HANDLER
+    unknown = sorted(set(properties) - settings.KEYS)
+    if refused := [name for name in unknown if name.startswith(("ssl.", "sasl."))]:
+        raise AirflowFailException(f"connection {connection_id}: not supported: {', '.join(refused)}")
+    if unknown:
+        log.info("connection %s: of no use here: %s", connection_id, ", ".join(unknown))
+    return servers, {name: value for name, value in properties.items() if name not in unknown}
 
 
 def _of_kafka(connection_id: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -126,6 +159,8 @@ def _of_kafka(connection_id: str, properties: Mapping[str, str]) -> dict[str, st
             "name the authority in ssl.ca.location"
         )
     found = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items()}
+    # It is told by the endpoint.
+    found.pop("sasl.oauthbearer.method", None)
     for name in _FILES:
         if name in found:
             try:

@@ -10,9 +10,11 @@ import json
 import os
 import re
 from datetime import UTC, date, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 from pydantic import (
     AfterValidator,
@@ -46,12 +48,6 @@ def shown(value: Any) -> str:
 
 def _located(path: str, info: ValidationInfo) -> str:
     return path if info.context is None else located(path, info.context["root"])
-
-
-def _local(path: str) -> str:
-    if _URI.match(path):
-        raise ValueError("a log is written to a local directory, for a broker to load")
-    return path
 
 
 def _run_directory(path: str) -> str:
@@ -160,8 +156,8 @@ class CompactionSettings(_Section):
     """Options of ``offsets_compact`` for a cluster's log."""
 
     schedule: Schedule = "@weekly"
-    output: Annotated[Place, AfterValidator(_local)] | None = None
-    """Local directory of plans and compacted logs."""
+    output: Place | None = None
+    """Place of compacted logs. Without it, that of the state."""
     expire: bool = True
     offsets_retention_ms: Count | None = None
     delete_retention_ms: Count = 86_400_000
@@ -217,6 +213,47 @@ class MetricsSettings(_Section):
         return self
 
 
+class LinkSettings(_Section):
+    """Addresses that browsers know, for links in Airflow's pages."""
+
+    output: Annotated[Text, AfterValidator(_gateway)] | None = None
+    """What lies below ``output``."""
+    spark_history: Annotated[Text, AfterValidator(_gateway)] | None = None
+    """Spark's history server."""
+
+
+class TimeoutSettings(_Section):
+    """What takes longer fails: a task is retried, a run is not. What waits for a person has its own hours."""
+
+    task_minutes: Count | None = None
+    run_minutes: Count | None = None
+
+
+class NotifierSettings(_Section):
+    """A notifier of Airflow, told when a run of a DAG has failed, or succeeded."""
+
+    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    """Import path of the class."""
+    arguments: dict[str, Any] = {}
+    when: Literal["failure", "success"] = "failure"
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        self.made()
+        return self
+
+    def made(self) -> BaseNotifier:
+        """The notifier; ``ValueError`` says why there is none."""
+        module, _, name = self.notifier.rpartition(".")
+        try:
+            made = getattr(import_module(module), name)(**self.arguments)
+        except Exception as error:
+            raise ValueError(f"{self.notifier} cannot be made: {error}") from None
+        if not isinstance(made, BaseNotifier):
+            raise ValueError(f"{self.notifier} is no notifier of Airflow (BaseNotifier)")
+        return made
+
+
 class IcebergSettings(_Section):
     """Catalogue in which runs of a cluster are registered; how it is opened stands in pyiceberg's configuration."""
 
@@ -231,6 +268,8 @@ class Defaults(_Section):
     """Snapshot: paths or URIs, in which ``{window}`` stands for the window of the run."""
     output: Annotated[Place, AfterValidator(_run_directory)] | None = None
     """Place of published runs."""
+    state: Annotated[Place, AfterValidator(_run_directory)] | None = None
+    """Place of what one task leaves for another: captures, drills, restores, plans. Without it, that of the runs."""
     description: str = ""
     offsets_topic_num_partitions: Count | None = None
     profile: Text | None = None
@@ -254,6 +293,12 @@ class Defaults(_Section):
     """OpenLineage events lie beside the report."""
     iceberg: IcebergSettings | None = None
     """Without it runs are registered in no catalogue."""
+    links: LinkSettings = LinkSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    pool: Text = "default_pool"
+    """Airflow pool of the tasks of this cluster's own DAGs; it must exist."""
+    notify: list[NotifierSettings] = []
+    """Told how runs of the DAGs have ended."""
     drill: DrillSettings | None = None
     """Without it no drill is done on the cluster."""
     restore: RestoreSettings | None = None
@@ -288,6 +333,8 @@ class Document(_Section):
 
     root: Text = "."
     """Directory where relative paths start, seen from that of the file."""
+    pool: Text = "default_pool"
+    """Airflow pool of the tasks of the DAGs on request, which have any cluster; it must exist."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Retries of every task, for trouble of the machinery."""
     retry_delay_seconds: Annotated[int, Field(ge=0)] = 60

@@ -6,14 +6,14 @@ A file in, values out; :mod:`dags.common.cluster_model` has its keys.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from airflow.sdk import CronTriggerTimetable
+from airflow.sdk import BaseNotifier, Context, CronTriggerTimetable
 from pydantic import ValidationError
 
 from dags.common import cluster_model
@@ -43,6 +43,13 @@ class Cluster(Entry):
 
     name: str
 
+    def state_path(self, *names: str) -> str:
+        """Place below that of the cluster's state, which every worker finds."""
+        from coordinator_core import storage
+
+        place = storage.join(self.state or self.output, self.name, *names)
+        return str(storage.local_path(place)) if storage.is_local(place) else place
+
     @property
     def asset_uri(self) -> str:
         """The asset whose event says that a new run of this cluster was published."""
@@ -70,24 +77,67 @@ class ClusterFile:
     path: Path
     root: Path
     clusters: dict[str, Cluster]
+    pool: str = "default_pool"
     retries: int = 2
     retry_delay_seconds: int = 60
     problems: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def task_defaults(self) -> dict[str, Any]:
-        """``default_args`` of every DAG."""
+    def dag_arguments(
+        self, name: str | None = None, *, approval_hours: int = 0, limited: bool = True
+    ) -> dict[str, Any]:
+        """What the cluster file says of the DAG of a cluster, or (no ``name``) of one on request for all of them.
+
+        On request the longest timeouts of all clusters hold. A run may wait ``approval_hours`` for a person besides.
+        A DAG that is not ``limited`` has no timeouts: Airflow skips what is left of a run that has timed out, its
+        teardown, too.
+        """
+        named = list(self.clusters.values()) if name is None else [self.clusters[name]]
+        task_minutes = _longest(one.timeouts.task_minutes for one in named) if limited else None
+        run_minutes = _longest(one.timeouts.run_minutes for one in named) if limited else None
         return {
-            "owner": "regroup",
-            "retries": self.retries,
-            "retry_delay": timedelta(seconds=self.retry_delay_seconds),
-            "retry_exponential_backoff": 2.0,
-            "max_retry_delay": timedelta(minutes=30),
+            "default_args": {
+                "owner": "regroup",
+                "pool": self.pool if name is None else self.clusters[name].pool,
+                "retries": self.retries,
+                "retry_delay": timedelta(seconds=self.retry_delay_seconds),
+                "retry_exponential_backoff": 2.0,
+                "max_retry_delay": timedelta(minutes=30),
+                "execution_timeout": None if task_minutes is None else timedelta(minutes=task_minutes),
+            },
+            "dagrun_timeout": None if run_minutes is None else timedelta(minutes=run_minutes, hours=approval_hours),
+            "on_failure_callback": ClusterNotifier("failure", name),
+            "on_success_callback": ClusterNotifier("success", name),
         }
 
     def located(self, path: str) -> str:
         """``path`` itself when it is a URI or absolute, else below the root."""
         return cluster_model.located(path, self.root)
+
+
+def _longest(minutes: Iterable[int | None]) -> int | None:
+    """The longest time; ``None``, for no limit, where one has none."""
+    found = list(minutes)
+    limits = [one for one in found if one is not None]
+    return max(limits) if len(limits) == len(found) else None
+
+
+class ClusterNotifier(BaseNotifier):
+    """Tells the notifiers of a cluster.
+
+    :param when: ``failure`` or ``success``
+    :param name: the cluster; by default that of the run's form
+    """
+
+    def __init__(self, when: str, name: str | None = None) -> None:
+        super().__init__()
+        self.when = when
+        self.name = name
+
+    def notify(self, context: Context) -> None:
+        name = self.name or context["params"]["cluster"]
+        for settings in load_clusters().clusters[name].notify:
+            if settings.when == self.when:
+                settings.made()(context)
 
 
 def clusters_path() -> Path:
@@ -135,6 +185,7 @@ def load_clusters(path: str | Path | None = None) -> ClusterFile:
         path=file,
         root=root,
         clusters={name: Cluster.model_construct(name=name, **dict(entry)) for name, entry in read.clusters.items()},
+        pool=read.pool,
         retries=read.retries,
         retry_delay_seconds=read.retry_delay_seconds,
         problems=problems,

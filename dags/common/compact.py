@@ -1,8 +1,11 @@
 """Functions of the tasks of ``offsets_compact``. The core is imported when a task runs, never before.
 
-Everything lies below one local directory, ``compaction.output`` of the cluster:
+Below the cluster's state, path or URI, lie the plans:
 
-    _plans/<window>/<attempt>/      pin.json (with what the replay found), forecast.json, its records, and plan.json
+    _compacted/_plans/<window>/<attempt>/   pin.json (with what the replay found), forecast.json, its records, plan.json
+
+Below ``compaction.output`` of the cluster, ``_compacted`` of its state by default:
+
     _staging/<DAG run>/<attempt>/   what the app has written and proved, until it is published
     <window>/<attempt>/             a published log
     latest.json                     which of them is the newest
@@ -13,13 +16,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TextIO
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -27,6 +28,9 @@ from dags.common.attempts import attempt_id, now_ms, run_digest
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors, replay_rules
+
+if TYPE_CHECKING:
+    from coordinator_core.lifecycle.plan import Tombstone
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +62,6 @@ def _final_errors() -> Iterator[None]:
             raise AirflowFailException(f"the proof failed, so no retry: {visible(str(error))}") from None
 
 
-def _place(cluster: Cluster) -> Path:
-    from coordinator_core import storage
-    from coordinator_core.errors import UsageError
-
-    place = settings_of(cluster).output or storage.join(cluster.output, cluster.name, "_compacted")
-    if not storage.is_local(place):
-        raise UsageError(f"{place}: a log is written to a local directory, for a broker to load; set compaction.output")
-    return storage.local_path(place)
-
-
 def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
     """Says what compaction would leave and what expires, and writes it into a directory of this attempt.
 
@@ -79,14 +73,13 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
     now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
     partial = params["partial"] or cluster.partial
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import storage
         from coordinator_core.untrusted import visible
 
-        place = _place(cluster)
-        window = Path(pinned["runs"]).name
-        directory = place / "_plans" / window / attempt_id(dag_run.run_id, try_number)
+        window = storage.split(pinned["runs"])[1]
+        attempt = attempt_id(dag_run.run_id, try_number)
+        directory = cluster.state_path("_compacted", "_plans", window, attempt)
         document = _forecast(pinned["pin"], directory, cluster, params, now, partial=partial)
-        files.write_json(str(directory / FORECAST), document)
     due, later = document["due"], document["later"]
     log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
     log.info("%d tombstones are due, %d will be; kept: %s", due, later, document["kept"])
@@ -95,7 +88,8 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
             "nothing expires in offsets partition %d: %s", failure["offsets_partition"], visible(failure["detail"])
         )
     return {
-        "directory": str(directory),
+        "directory": directory,
+        "place": settings.output or cluster.state_path("_compacted"),
         "window": window,
         "expire": settings.expire if params["expire"] is None else params["expire"],
         "approval_hours": settings.approval_hours,
@@ -108,27 +102,28 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 
 
 def _forecast(
-    pin_path: str, directory: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
+    pin_path: str, directory: str, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
     """Answer of ``regroup expire``, its records in files of their own; sizes, and what a plan needs besides.
 
-    One offsets partition after the other: of each stay a few numbers. Completes the pin.
+    One offsets partition and group after the other: of each stay a few numbers. Completes the pin.
     """
+    from coordinator_core import files, storage
     from coordinator_core.fold.cache import cache_of_environment
     from coordinator_core.fold.inference import infer_profile
     from coordinator_core.fold.pin import Pin, read_pin, write_pin
     from coordinator_core.lifecycle.approved import expiry_row
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
-    from coordinator_core.lifecycle.expiry import plan_expiry
-    from coordinator_core.lifecycle.forensics import forensics
+    from coordinator_core.lifecycle.forecast import forecast
+    from coordinator_core.lifecycle.forensics import compacted_sizes
     from coordinator_core.log.reader import OnDamage
-    from coordinator_core.reports.expiry import expiry_document
-    from coordinator_core.runs.local import check_source, replay_partitions
+    from coordinator_core.reports.expiry import tombstone_row
+    from coordinator_core.runs.local import check_source, merged_partitions
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
-    check_output_outside(str(directory), source_directories(pin.snapshot))
+    check_output_outside(directory, source_directories(pin.snapshot))
     settings = settings_of(cluster)
     on_damage = OnDamage.chosen(partial=partial, salvage=False)
     profile = _profile(cluster, params) or infer_profile(pin.snapshot.partitions)
@@ -141,44 +136,50 @@ def _forecast(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
-    replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment(), whole_metadata=False)
+    replayed = merged_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
     facts_of_plan: Document = {
         "profile": profile.label,
         "now_ms": now,
         "offsets_retention_ms": retention_ms,
         "partial": partial,
     }
-    directory.mkdir(parents=True)
-    with (directory / DUE).open("w", encoding="utf-8") as due, (directory / LATER).open("w", encoding="utf-8") as later:
-        for log_to_compact, (state, facts) in zip(logs, replayed, strict=True):
-            plan = plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms)
-            told = expiry_document([plan], **facts_of_plan, group_ids=None)
-            counts["due"] += _write_lines(due, told["tombstones"])
-            counts["later"] += _write_lines(later, told["forecast"])
-            kept.update(told["kept"])
-            failures += told["failures"]
-            expiry.append(expiry_row(plan))
-            measured = forensics(log_to_compact, state, rules=rules, topic_names=pin.snapshot.topic_names)
-            counts["bytes"] += measured.size.size_bytes
-            counts["bytes_left"] += measured.compacted.size_bytes
+    with ExitStack() as stack:
+        made = stack.enter_context(storage.directory_of(directory))
+        made.mkdir(parents=True, exist_ok=True)
+        due, later = (stack.enter_context((made / name).open("w", encoding="utf-8")) for name in (DUE, LATER))
+
+        def write(now_due: Sequence[Tombstone], to_come: Sequence[Tombstone]) -> None:
+            for file, tombstones in ((due, now_due), (later, to_come)):
+                file.writelines(json.dumps(tombstone_row(one)) + "\n" for one in tombstones)
+
+        for log_to_compact, (merged, facts) in zip(logs, replayed, strict=True):
+            before = due.tell(), later.tell()
+            found = forecast(merged, profile, now_ms=now, offsets_retention_ms=retention_ms, take=write)
+            if found.failure is not None:
+                for file, end in zip((due, later), before, strict=True):
+                    file.seek(end)
+                    file.truncate()
+                failures.append({"offsets_partition": found.offsets_partition, "detail": found.failure})
+            expiry.append(expiry_row(found))
+            kept.update(found.kept)
+            size, left = compacted_sizes(log_to_compact, rules)
+            counts.update(
+                {"due": found.tombstones, "later": found.later, "bytes": size.size_bytes, "bytes_left": left.size_bytes}
+            )
             fingerprints |= facts.fingerprints
             next_offsets |= facts.next_offsets
-    completed = str(directory / PIN)
-    write_pin(Pin(pin.snapshot, fingerprints, next_offsets), completed)
-    return {
-        "pin": completed,
-        **facts_of_plan,
-        **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
-        "delete_retention_ms": settings.delete_retention_ms,
-        "expiry": expiry,
-        "kept": dict(sorted(kept.items())),
-        "failures": failures,
-    }
-
-
-def _write_lines(file: TextIO, rows: Sequence[Mapping[str, Any]]) -> int:
-    file.writelines(json.dumps(row) + "\n" for row in rows)
-    return len(rows)
+        write_pin(Pin(pin.snapshot, fingerprints, next_offsets), str(made / PIN))
+        document = {
+            "pin": storage.join(directory, PIN),
+            **facts_of_plan,
+            **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
+            "delete_retention_ms": settings.delete_retention_ms,
+            "expiry": expiry,
+            "kept": {str(reason): count for reason, count in sorted(kept.items())},
+            "failures": failures,
+        }
+        files.write_json(str(made / FORECAST), document)
+    return document
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
@@ -195,13 +196,12 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
 
     Returns path and digest, what an approver is to read, and the arguments of the app.
     """
-    directory = Path(forecasted["directory"])
-    expire = forecasted["expire"]
+    directory, expire = forecasted["directory"], forecasted["expire"]
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import files, storage
         from coordinator_core.lifecycle.approved import plan_document, write_plan
 
-        found = files.read_json(str(directory / FORECAST))
+        found = files.read_json(storage.join(directory, FORECAST))
         nothing = {"offsets": 0, "groups": 0, "tombstones": 0, "sha256": None}
         document = plan_document(
             found["pin"],
@@ -215,25 +215,26 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
                 "delete_retention_ms": found["delete_retention_ms"],
             },
         )
-        path = str(directory / PLAN)
+        path = storage.join(directory, PLAN)
         digest = write_plan(path, document)
+        due = storage.read_lines(storage.join(directory, DUE)) if expire else ()
+        body = "\n".join(approval_lines(found, map(json.loads, due), path, digest))
+        staging = storage.join(forecasted["place"], "_staging", run_digest(dag_run.run_id))
     expires = found["due"] if expire else 0
-    with (directory / DUE).open(encoding="utf-8") as due:
-        body = "\n".join(approval_lines(found, map(json.loads, due if expire else ()), path, digest))
     for line in body.splitlines():
         log.info("%s", line)
-    staging = directory.parent.parent.parent / "_staging" / run_digest(dag_run.run_id)
     return {
         "plan": path,
         "digest": digest,
         "window": forecasted["window"],
-        "staging": str(staging),
+        "place": forecasted["place"],
+        "staging": staging,
         "expires": expires,
         "not_asked": "" if expires else "nothing expires, so nobody is asked",
         "approval_hours": forecasted["approval_hours"],
         "subject": f"Let {_count(expires)} expire?",
         "body": body,
-        "compact_args": ["--plan", path, "--plan-digest", digest, "--output", str(staging)],
+        "compact_args": ["--plan", path, "--plan-digest", digest, "--output", staging],
     }
 
 
@@ -264,7 +265,8 @@ def approval_lines(
             gone = ", the group goes" if group_id in deleted else ""
             yield f"- {_code(group_id)}: {count}{gone}"
     yield ""
-    yield f"- every record: `{Path(path).with_name(DUE)}`; later ones: `{Path(path).with_name(LATER)}`"
+    every, later = (path.removesuffix(PLAN) + name for name in (DUE, LATER))
+    yield f"- every record: `{every}`; later ones: `{later}`"
     yield f"- plan: `{path}`"
     yield f"- SHA-256 of the plan: `{digest}`"
 
@@ -285,11 +287,12 @@ def _code(text: str) -> str:
 def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str, Any]:
     """Checks that what lies on the disk is what the app has proved, and what was approved."""
     began = time.monotonic()
-    directory = Path(planned["staging"]) / compacted["run_id"]
     with _final_errors():
+        from coordinator_core import storage
         from coordinator_core.lifecycle.approved import check_compacted, read_plan
         from coordinator_core.untrusted import visible
 
+        directory = storage.join(planned["staging"], compacted["run_id"])
         report = check_compacted(directory, read_plan(planned["plan"], planned["digest"]))
     for row in report["partitions"]:
         log.info(
@@ -300,7 +303,7 @@ def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str,
         for told in row["told"]:
             log.info("protected in offsets partition %d: %s", row["offsets_partition"], visible(told))
     return {
-        "directory": str(directory),
+        "directory": directory,
         "seconds": {"compact": compacted["seconds"], "proof": round(time.monotonic() - began, 3)},
     }
 
@@ -310,32 +313,23 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
 
     Returns what the asset event carries.
     """
-    staged = Path(proved["directory"])
-    place = staged.parent.parent.parent
-    target = place / planned["window"] / staged.name
     with _final_errors():
-        from coordinator_core import files
+        from coordinator_core import files, storage
         from coordinator_core.lifecycle.compact_publish import REPORT
         from coordinator_core.runs.publish import LATEST
 
         names = ("now_ms", "profile", "partial", "plan_sha256")
+        place, window, run_id = planned["place"], planned["window"], storage.split(proved["directory"])[1]
+        target = storage.join(place, window, run_id)
         # Already there when this task was ended between the two steps, or cleared.
-        if staged.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            staged.rename(target)
-        report = files.read_json(str(target / REPORT))
-        latest = place / LATEST
-        with files.locked(str(place / f".{LATEST}.lock")):
-            current = files.read_json(str(latest)) if latest.exists() else {"now_ms": report["now_ms"]}
-            if current["now_ms"] <= report["now_ms"]:
-                files.write_json(
-                    str(latest),
-                    {"path": f"{planned['window']}/{staged.name}", **{name: report[name] for name in names}},
-                )
-        shutil.rmtree(staged.parent, ignore_errors=True)
+        files.move_directory(proved["directory"], target, last=REPORT)
+        report = files.read_json(storage.join(target, REPORT))
+        named = {"path": f"{window}/{run_id}", **{name: report[name] for name in names}}
+        files.let_latest(storage.join(place, LATEST), named)
+        storage.delete(planned["staging"])
     log.info("compacted log  %s", target)
     return {
-        "log": str(target),
+        "log": target,
         "window": planned["window"],
         **{name: report[name] for name in (*names, "input_bytes", "output_bytes", "expired_offsets", "expired_groups")},
         "seconds": proved["seconds"],

@@ -1,6 +1,6 @@
 """Functions of the tasks of ``failover_drill``. The core is imported when a task runs, never before.
 
-A drill has a directory of its own below the cluster's output, ``_drills/<attempt>``: the capture, the
+A drill has a directory of its own below the cluster's state, ``_drills/<attempt>``: the capture, the
 prediction, the journal, the report.
 """
 
@@ -60,8 +60,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
 
         scenario = Scenario.parse(params["scenario"])
         attempt = attempt_id(dag_run.run_id, try_number)
-        place = storage.join(cluster.output, cluster.name, "_drills", attempt)
-        directory = str(storage.local_path(place)) if storage.is_local(place) else place
+        directory = cluster.state_path("_drills", attempt)
         captured = storage.join(directory, "capture")
         with Client(_client_settings(settings)) as client:
             capture(client, captured, CaptureOptions())

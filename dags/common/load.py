@@ -56,8 +56,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.runs.place import PINS_DIRECTORY, check_output_outside
         from coordinator_core.untrusted import visible
 
-        captures = storage.join(cluster.output, cluster.name, "_captures")
-        sources = [captured(source, captures) for source in sources]
+        sources = [captured(source, cluster.state_path("_captures")) for source in sources]
         check_output_outside(cluster.output, sources)
         log.info("looking for segments under %s", ", ".join(sources))
         snapshot = discover(sources)

@@ -26,7 +26,7 @@ SHOWN = 20
 
 
 def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
-    """Lists what is old in a file below the cluster's output; nothing is deleted.
+    """Lists what is old in a file below the cluster's state; nothing is deleted.
 
     Returns path and digest of the list, and what a person is asked.
     """
@@ -36,9 +36,7 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
     with final_errors():
         from coordinator_core import storage
 
-        directory = storage.join(cluster.output, cluster.name, "_prune")
-        storage.make_directory(directory)
-        path = storage.join(directory, f"{attempt_id(dag_run.run_id, try_number)}.json")
+        path = cluster.state_path("_prune", f"{attempt_id(dag_run.run_id, try_number)}.json")
         text = json.dumps([removal.as_dict() for removal in found], indent=1).encode()
         storage.write_atomic(path, text)
     kinds = Counter(removal.kind for removal in found)

@@ -130,11 +130,11 @@ def _findings(request: Request) -> str:
     return str(json.loads(bytes(storage.read(request["result"])))["findings"])
 
 
-def report(cluster_name: str, requested: Sequence[Request], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
-    """Writes the report of each run; what was found."""
+def report(cluster_name: str, request: Request, expected: Mapping[str, Any]) -> Checked:
+    """Writes the report of a run; what was found."""
     cluster = load_clusters().clusters[cluster_name]
     with final_errors():
-        return [_report(cluster, one, tables) for one, tables in zip(requested, expected, strict=True)]
+        return _report(cluster, request, expected)
 
 
 def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> Checked:
@@ -186,12 +186,8 @@ def _line(finding: Mapping[str, Any]) -> str:
     return f"{finding['severity']} {finding['rule']}{group}: {visible(finding['message'])} ({place})"
 
 
-def expect(requested: Sequence[Request]) -> list[dict[str, Any]]:
-    """Evaluates the expectations on each run's tables and findings, in a process of its own: GX is heavy."""
-    return [_expect(one) for one in requested]
-
-
-def _expect(request: Request) -> dict[str, Any]:
+def expect(request: Request) -> dict[str, Any]:
+    """Evaluates the expectations on a run's tables and findings, in a process of its own: GX is heavy."""
     run = request["run"]
     with final_errors():
         from coordinator_core import storage
@@ -287,35 +283,32 @@ def _registered(cluster_name: str, runs: Sequence[str], branch: str) -> None:
                 log.info("catalogue  %s.%s, branch %s", done.catalog, done.namespace, branch)
 
 
-def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
-    """Lets good runs through; fails, naming the worst findings, when a run is not, which is not retried.
+def gate(cluster_name: str, checked: Checked, expected: Mapping[str, Any]) -> Checked:
+    """Lets a good run through; fails, naming the worst findings, when it is not, which is not retried.
 
     What goes through comes into the branch ``audited`` of the catalogue, where the cluster file names one. Then, with
     ``gate_latest`` of the cluster, it becomes the latest run.
     """
-    for one, tables in zip(checked, expected, strict=True):
-        log.info("run        %s", one["run"])
-        log.info("verdict    %s", one["verdict"])
-        log.info("report     %s", one["report"])
-        log.info("findings   %s", one["findings"])
-        log.info("data docs  %s", tables["data_docs"])
-    problems = [f"{one['run']}: {one['verdict']}: " + "; ".join(one["worst"]) for one in checked if one["failed"]]
-    for tables in expected:
-        for what, codes in (
-            ("its tables contradict each other", tables["contradictions"]),
-            ("expectations were not evaluated", tables["not_evaluated"]),
-        ):
-            if codes:
-                named = ", ".join(codes[:3])
-                problems.append(f"{tables['run']}: {what} ({named}), see {tables['data_docs']}")
+    run = checked["run"]
+    log.info("run        %s", run)
+    log.info("verdict    %s", checked["verdict"])
+    log.info("report     %s", checked["report"])
+    log.info("findings   %s", checked["findings"])
+    log.info("data docs  %s", expected["data_docs"])
+    problems = [f"{checked['verdict']}: " + "; ".join(checked["worst"])] if checked["failed"] else []
+    for what, codes in (
+        ("its tables contradict each other", expected["contradictions"]),
+        ("expectations were not evaluated", expected["not_evaluated"]),
+    ):
+        if codes:
+            problems.append(f"{what} ({', '.join(codes[:3])}), see {expected['data_docs']}")
     if problems:
-        raise AirflowFailException("the gate is closed: " + " | ".join(problems))
+        raise AirflowFailException(f"the gate is closed: {run}: " + " | ".join(problems))
     # Before ``latest.json``, which is one file: a catalogue that fails leaves it, and the task can be cleared.
-    _registered(cluster_name, [one["run"] for one in checked], "audited")
+    _registered(cluster_name, [run], "audited")
     if load_clusters().clusters[cluster_name].gate_latest:
-        for one in checked:
-            log.info("latest     %s", "this run" if _promoted(one["run"]) else "one with a later now")
-    return list(checked)
+        log.info("latest     %s", "this run" if _promoted(run) else "one with a later now")
+    return checked
 
 
 def _promoted(path: str) -> bool:

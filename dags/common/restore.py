@@ -1,6 +1,6 @@
 """Functions of the tasks of ``offsets_restore``. The core is imported when a task runs, never before.
 
-A restore has a directory of its own below the cluster's output, ``_restores/<attempt>``: ``plan.json`` and
+A restore has a directory of its own below the cluster's state, ``_restores/<attempt>``: ``plan.json`` and
 ``plan.html``, ``applied/`` with journal and capture, and where it was undone ``rollback.json``, ``rollback.html`` and
 ``rolled-back/``. Plans share ``_restores/capture``.
 """
@@ -49,15 +49,11 @@ def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         from coordinator_core import storage
         from coordinator_core.investigate.words import count
 
-        attempt = attempt_id(dag_run.run_id, try_number)
-        place = storage.join(cluster.output, cluster.name, "_restores", attempt)
-        captures = storage.join(cluster.output, cluster.name, "_captures")
-        directory = str(storage.local_path(place)) if storage.is_local(place) else place
-        asked = list(arguments(load_clusters(), cluster, params, captures))
+        directory = cluster.state_path("_restores", attempt_id(dag_run.run_id, try_number))
+        asked = list(arguments(load_clusters(), cluster, params, cluster.state_path("_captures")))
     path = storage.join(directory, "plan.json")
-    # Its own: one that offsets_load is writing to would refuse it. In object storage captures have no locks.
-    above = storage.split(directory)[0] if storage.is_local(directory) else directory
-    capture = storage.join(above, "capture")
+    # Its own: one that offsets_load is writing to would refuse it.
+    capture = cluster.state_path("_restores", "capture")
     regroup(*("restore", "plan", *asked, "--capture", capture, "--output", path), connection=settings.connection)
     made, digest = _read(path)
     if (obstacle := made.obstacle()) is not None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import json
 import os
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk import BaseOperator, Connection, Context
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink, Connection, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from dags.common.attempts import attempt_id
 from dags.common.clusters import load_clusters
+from dags.common.links import spark_address
 
-SUBMIT = "spark-submit"
 APPS_ENV = "REGROUP_SPARK_APPS"
 BUNDLED_APPS = Path(__file__).resolve().parent.parent.parent / "spark_apps"
 
@@ -32,7 +34,11 @@ ENVIRONMENT = "environment"
 """Directory, in that of an executor, that Spark unpacks the Python environment into."""
 
 OUTCOMES_DIRECTORY = "_outcomes"
-"""Directory of a cluster's output where an app leaves how it ended, until its task has read it."""
+"""Directory of a cluster's state where an app leaves how it ended, until its task has read it."""
+
+
+RUN_ID = "regroup_run_id"
+"""Key of the task's state, beside the provider's: the run id of the app that it has submitted."""
 
 
 def _environment_conf(archive: str | None, *, driver_is_here: bool) -> dict[str, str]:
@@ -44,16 +50,59 @@ def _environment_conf(archive: str | None, *, driver_is_here: bool) -> dict[str,
     return {**conf, "spark.pyspark.driver.python": sys.executable} if driver_is_here else conf
 
 
-def _environment() -> dict[str, str]:
-    """Environment of ``spark-submit``."""
-    env = dict(os.environ)
-    env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+@contextmanager
+def _environment(connection: str) -> Iterator[None]:
+    """Environment in which ``spark-submit`` is looked for and runs.
+
+    Without the connection there is one with master ``local[*]``: the provider would take YARN.
+    """
+    driver = {"PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)}
     # The driver runs the core that the tasks run, also from a checkout that is not installed.
     core = importlib.util.find_spec("coordinator_core")
     if core is not None and core.origin is not None:
-        places = [str(Path(core.origin).parent.parent), *filter(None, [env.get("PYTHONPATH")])]
-        env["PYTHONPATH"] = os.pathsep.join(places)
-    return env
+        driver["PYTHONPATH"] = _joined(str(Path(core.origin).parent.parent), os.environ.get("PYTHONPATH"))
+    driver["PATH"] = _joined(os.environ.get("PATH"), str(Path(sys.executable).parent))
+    if _extra(connection) is None:
+        driver[f"AIRFLOW_CONN_{connection.upper()}"] = json.dumps({"conn_type": "spark", "host": "local[*]"})
+    before = {name: os.environ.get(name) for name in driver}
+    os.environ.update(driver)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _joined(*places: str | None) -> str:
+    return os.pathsep.join(filter(None, places))
+
+
+def _extra(connection: str) -> dict[str, Any] | None:
+    """The extra of an Airflow connection; ``None`` where there is no such connection."""
+    try:
+        found: dict[str, Any] = Connection.get(connection).extra_dejson
+    except AirflowNotFoundException:
+        return None
+    return found
+
+
+def _tracking(extra: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, bool]:
+    """The provider's ways to follow a driver in deploy mode ``cluster``, where the connection suffices for them.
+
+    An app that is followed through the API of its cluster goes on without its worker: the next attempt finds it.
+    """
+    if extra.get("deploy-mode") != "cluster":
+        return {}
+    through_yarn = bool(extra.get("yarn_resourcemanager_webapp_address"))
+    through_kubernetes = bool(extra.get("namespace") or conf.get("spark.kubernetes.namespace"))
+    return {
+        "yarn_track_via_rm_api": through_yarn,
+        "track_driver_via_k8s_api": through_kubernetes,
+        "durable": through_yarn or through_kubernetes,
+    }
 
 
 def _taken_outcome(path: str) -> dict[str, Any] | None:
@@ -67,15 +116,27 @@ def _taken_outcome(path: str) -> dict[str, Any] | None:
     return outcome
 
 
-class SparkAppHook(SparkSubmitHook):
-    """The provider's hook, with ``local[*]`` where no connection says otherwise: the provider would take YARN."""
+class SparkLink(BaseOperatorLink):
+    """The app in Spark's history server, where the cluster file names one."""
 
-    @classmethod
-    def get_connection(cls, conn_id: str) -> Connection:
-        try:
-            return super().get_connection(conn_id)
-        except AirflowNotFoundException:
-            return Connection(conn_id=conn_id, conn_type="spark", host="local[*]")
+    name = "Spark UI"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        assert isinstance(operator, SparkAppOperator)
+        return operator.link
+
+
+class _Submission(SparkSubmitOperator):
+    """The provider's operator, which notes under which run id it has submitted."""
+
+    def __init__(self, *, run_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_id = run_id
+
+    def submit_job(self, context: Context) -> str | None:
+        if (store := context.get("task_state_store")) is not None:
+            store.set(RUN_ID, self.run_id)
+        return super().submit_job(context)
 
 
 class SparkAppOperator(BaseOperator):
@@ -85,6 +146,7 @@ class SparkAppOperator(BaseOperator):
     for an app whose results have one place (``has_run_id`` is false).
     Fails without a retry when the app says that another attempt cannot end differently: in a file, since in deploy mode
     ``cluster``, which the connection may name, nobody here sees its exit code.
+    An app whose driver runs in YARN or Kubernetes goes on when the worker is lost; the next attempt follows it again.
     Returns ``{"run_id", "seconds"}``.
 
     Where ``spark-submit`` is not on the PATH of the worker, that of the interpreter that runs the task is taken.
@@ -95,6 +157,7 @@ class SparkAppOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("app", "application_args")
+    operator_extra_links = (SparkLink(),)
 
     def __init__(
         self, *, app: str, application_args: Sequence[str] = (), has_run_id: bool = True, **kwargs: Any
@@ -103,24 +166,31 @@ class SparkAppOperator(BaseOperator):
         self.app = app
         self.application_args = application_args
         self.has_run_id = has_run_id
-        self._hook: SparkAppHook | None = None
+        self.link = ""
+        self._submission: _Submission | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         import time
 
-        from coordinator_core import storage
-
         cluster = load_clusters().clusters[context["params"]["cluster"]]
         spark = cluster.spark
         run_id = attempt_id(context["run_id"], context["ti"].try_number)
-        unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
         # Tasks of one expansion have one run id.
         index = context["ti"].map_index
-        outcome_name = f"{self.app}-{run_id}{'' if index is None or index < 0 else f'-{index}'}.json"
-        outcome_path = storage.join(cluster.output, cluster.name, OUTCOMES_DIRECTORY, outcome_name)
-        mode = SparkAppHook.get_connection(spark.connection).extra_dejson.get("deploy-mode")
-        self._hook = SparkAppHook(
-            conf={**_environment_conf(spark.environment, driver_is_here=mode != "cluster"), **spark.conf},
+        suffix = "" if index is None or index < 0 else f"-{index}"
+
+        def outcome_path(run_id: str) -> str:
+            name = f"{self.app}-{run_id}{suffix}.json"
+            return cluster.state_path(OUTCOMES_DIRECTORY, name)
+
+        unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
+        extra = _extra(spark.connection) or {}
+        is_here = extra.get("deploy-mode") != "cluster"
+        self._submission = _Submission(
+            task_id=self.task_id,
+            run_id=run_id,
+            application=str(Path(os.environ.get(APPS_ENV) or BUNDLED_APPS) / f"{self.app}.py"),
+            conf={**_environment_conf(spark.environment, driver_is_here=is_here), **spark.conf},
             conn_id=spark.connection,
             py_files=",".join(spark.py_files) or None,
             archives=",".join([*unpacked, *spark.archives]) or None,
@@ -133,25 +203,37 @@ class SparkAppOperator(BaseOperator):
             application_args=[
                 *self.application_args,
                 *(["--run-id", run_id] if self.has_run_id else []),
-                *("--outcome", outcome_path),
+                *("--outcome", outcome_path(run_id)),
             ],
-            spark_binary=None if shutil.which(SUBMIT) else str(Path(sys.executable).with_name(SUBMIT)),
+            **_tracking(extra, spark.conf),
         )
-        application = Path(os.environ.get(APPS_ENV) or BUNDLED_APPS) / f"{self.app}.py"
+        store = context.get("task_state_store")
         began = time.monotonic()
-        try:
-            self._hook.submit(str(application), env=_environment())
-        except AirflowException as error:
-            outcome = _taken_outcome(outcome_path)
+        failure = None
+        with _environment(spark.connection):
+            try:
+                # Airflow warns of an operator that another one executes.
+                inspect.unwrap(SparkSubmitOperator.execute)(self._submission, context)
+            except (AirflowException, RuntimeError) as error:
+                failure = error
+        # An app that an earlier attempt has submitted has the run id of that attempt.
+        submitted = run_id if store is None else str(store.get(RUN_ID) or run_id)
+        outcome = _taken_outcome(outcome_path(submitted))
+        if outcome is not None:
+            self.link = spark_address(cluster, outcome.get("application_id"))
+        # Else its cluster did not answer, and the next attempt asks it again.
+        if store is not None and (outcome is not None or failure is None):
+            store.clear()
+        if failure is not None:
             reason = FINAL_EXIT_CODES.get(outcome["exit_code"]) if outcome else None
             if outcome and reason:
-                raise AirflowFailException(f"{self.app}: {reason}, so no retry: {outcome['error']}") from error
-            raise
-        outcome = _taken_outcome(outcome_path)
+                raise AirflowFailException(f"{self.app}: {reason}, so no retry: {outcome['error']}") from failure
+            raise failure
         if outcome is None or outcome["exit_code"] != 0:
-            raise AirflowException(f"{self.app}: spark-submit ended well, the app did not: {outcome_path}, {outcome}")
-        return {"run_id": run_id, "seconds": round(time.monotonic() - began, 3)}
+            where = outcome_path(submitted)
+            raise AirflowException(f"{self.app}: spark-submit ended well, the app did not: {where}, {outcome}")
+        return {"run_id": submitted, "seconds": round(time.monotonic() - began, 3)}
 
     def on_kill(self) -> None:
-        if self._hook is not None:
-            self._hook.on_kill()
+        if self._submission is not None:
+            self._submission.on_kill()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli.app import run
-from tests.cases import CASES, TORN, Case, case, cross_section
+from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
 from tests.replay.histories import History, encoded_key
@@ -22,7 +22,7 @@ def output_of(arguments: list[str], capfdbinary: pytest.CaptureFixture[bytes], *
     return capfdbinary.readouterr().out.decode("utf-8")
 
 
-@pytest.mark.parametrize("snapshot", cross_section(CASES))
+@pytest.mark.parametrize("snapshot", cross_section(CASES, FEW_CASES))
 def test_a_run_describes_like_its_snapshot(
     snapshot: Case, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -112,34 +112,38 @@ each_writer = pytest.mark.parametrize(
 )
 
 
+def _given(root: Path) -> dict[str, str]:
+    """What writers are given, in files that none of them changes; ``RUN`` is copied for each."""
+    run = one(*HEALTHY, commit("h"), classic("h"), commit("old", "u")).publish(root / "now").path
+    other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
+    several = {
+        number: log_of(classic(f"g{number}"), commit(f"g{number}"), commit(f"old{number}", "u")) for number in (0, 1)
+    }
+    Log({**several}, num_partitions=2).publish(root / "several")
+    one(commit("stuck"), classic("stuck"), consumer_group("stuck")[0]).publish(root / "stuck")
+    rows = [dumps.row(at, *commit(f"g{at}")) for at in range(3)]
+    (root / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
+    (root / "journal.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in journal()))
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (root / "key.pem").write_bytes(key)
+    return {
+        "RUN": run,
+        "LOG": str(root / "now/log"),
+        "LOGS": str(root / "several/log"),
+        "STUCK": str(root / "stuck/log"),
+        "RECORDS": str(dumps.write(root / "records.parquet", rows)),
+        "OTHER": other,
+        "PREDICTION": str(root / "prediction.json"),
+        "JOURNAL": str(root / "journal.jsonl"),
+        "KEY": str(root / "key.pem"),
+    }
+
+
 class Bench:
     """One writer, and a place for each time that it writes."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self.root, self.writer = root, WRITERS[name]
-        self.run = one(*HEALTHY, commit("h"), classic("h"), commit("old", "u")).publish(root / "now").path
-        other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
-        several = {
-            number: log_of(classic(f"g{number}"), commit(f"g{number}"), commit(f"old{number}", "u"))
-            for number in (0, 1)
-        }
-        Log({**several}, num_partitions=2).publish(root / "several")
-        one(commit("stuck"), classic("stuck"), consumer_group("stuck")[0]).publish(root / "stuck")
-        rows = [dumps.row(at, *commit(f"g{at}")) for at in range(3)]
-        (root / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
-        (root / "journal.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in journal()))
-        key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        (root / "key.pem").write_bytes(key)
-        self.given = {
-            "LOG": str(root / "now/log"),
-            "LOGS": str(root / "several/log"),
-            "STUCK": str(root / "stuck/log"),
-            "RECORDS": str(dumps.write(root / "records.parquet", rows)),
-            "OTHER": other,
-            "PREDICTION": str(root / "prediction.json"),
-            "JOURNAL": str(root / "journal.jsonl"),
-            "KEY": str(root / "key.pem"),
-        }
+    def __init__(self, root: Path, name: str, given: dict[str, str]) -> None:
+        self.root, self.writer, self.given = root, WRITERS[name], given
         self.entered: set[str] = set()
         with _noting(self.entered):
             self.reference = self.made(self.place("reference"))
@@ -153,7 +157,7 @@ class Bench:
     def place(self, name: str) -> Path:
         place = self.root / name
         place.mkdir(parents=True)
-        shutil.copytree(self.run, place / "RUN")
+        shutil.copytree(self.given["RUN"], place / "RUN")
         return place
 
     def write(self, place: Path) -> int:
@@ -226,7 +230,8 @@ def _noting(entered: set[str]) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
-    return cache(lambda name: Bench(tmp_path_factory.mktemp("writer"), name))
+    shared = _given(tmp_path_factory.mktemp("given"))
+    return cache(lambda name: Bench(tmp_path_factory.mktemp("writer"), name, shared))
 
 
 @pytest.fixture
@@ -409,6 +414,8 @@ UPLOAD = "tests/cluster/test_upload.py::test_killed"
 OF_ATTEMPT = "a file of one attempt; the next one has another"
 TEMPORARY = "a temporary directory of the process"
 ELSEWHERE = {
+    "coordinator_core/claims.py:Claim._end": SHARED_JOURNAL,
+    "coordinator_core/claims.py:Claim._say": SHARED_JOURNAL,
     "coordinator_core/cli/output.py:discard": "the null device",
     "coordinator_core/cluster/files.py:PartitionFiles._roll": CAPTURE,
     "coordinator_core/cluster/files.py:PartitionFiles._scan": CAPTURE,
@@ -417,7 +424,7 @@ ELSEWHERE = {
         "tests/restore/test_live_kills.py::test_killed_at_30_points"
     ),
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.begin": CAPTURE,
-    "coordinator_core/cluster/snapshot.py:CaptureDirectory.upload": UPLOAD,
+    "coordinator_core/cluster/snapshot.py:CaptureDirectory._upload": UPLOAD,
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.write": CAPTURE,
     "coordinator_core/cluster/snapshot.py:CaptureDirectory.write_log_start_offsets": CAPTURE,
     "coordinator_core/cluster/tls.py:_load": TEMPORARY,
@@ -425,13 +432,15 @@ ELSEWHERE = {
     "coordinator_core/drill/journal.py:Journal.__init__": JOURNAL,
     "coordinator_core/drill/journal.py:Journal._cut_torn_line": JOURNAL,
     "coordinator_core/drill/journal.py:Journal._append": JOURNAL,
-    "coordinator_core/drill/shared_journal.py:SharedJournal._end": SHARED_JOURNAL,
     "coordinator_core/drill/shared_journal.py:SharedJournal._put": SHARED_JOURNAL,
-    "coordinator_core/drill/shared_journal.py:SharedJournal._say": SHARED_JOURNAL,
     "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,
+    "coordinator_core/storage.py:_write_remote": (
+        "tests/log/test_conditional.py::test_where_a_file_is_seen_while_it_is_written_it_is_renamed"
+    ),
+    "coordinator_core/storage.py:download": TEMPORARY,
     "coordinator_core/storage.py:upload": UPLOAD,
     "dags/common/compact.py:_forecast": OF_ATTEMPT,
     "dags/common/maintain.py:find": OF_ATTEMPT,
@@ -442,7 +451,7 @@ ELSEWHERE = {
     "spark_apps/classdata.py:ClassData.jvm_options": (
         "tests/spark/test_classdata.py::test_leftovers_of_killed_sessions_go"
     ),
-    "spark_apps/compact.py:execute": (
+    "spark_apps/compact.py:_new_log": (
         "tests/spark/test_compact_app.py::test_damage_ends_with_its_position_and_nothing_published"
     ),
     "spark_apps/history_tasks.py:_write_special": OF_ATTEMPT,

@@ -71,7 +71,14 @@ def test_other_jaas_is_refused_without_being_shown(text: str) -> None:
     [
         ({"security.protocol": "TLS"}, "security.protocol: expected one of"),
         ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites: this property is not supported"),
-        ({"sasl.client.callback.handler.class": "x"}, "sasl.client.callback.handler.class: this property"),
+        ({"sasl.login.class": "x"}, "sasl.login.class: this property"),
+        *(
+            (
+                {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", key: "my.own.Handler"},
+                f"{key}: handlers are Java; only Kafka's own and those of Amazon MSK",
+            )
+            for key in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+        ),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "MAGIC"}, "sasl.mechanism: expected one of"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config: missing"),
         (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from tests.live.broker import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
+_DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 PATIENCE_SECONDS = 600
 """Time to wait for Airflow to come to a state, on a machine that does other things at the same time."""
 
@@ -26,10 +28,13 @@ PATIENCE_SECONDS = 600
 class AirflowHome:
     """A migrated Airflow home below ``directory`` that sees the DAGs of this project.
 
-    ``bundles`` are further directories with DAGs. Nothing of the outer environment's Airflow is used.
+    ``bundles`` are further directories with DAGs, ``more`` further settings (``SECTION__KEY``). Nothing of the outer
+    environment's Airflow is used.
     """
 
-    def __init__(self, directory: Path, cluster_file: Path, bundles: dict[str, Path] | None = None) -> None:
+    def __init__(
+        self, directory: Path, cluster_file: Path, bundles: dict[str, Path] | None = None, **more: str
+    ) -> None:
         self.directory = directory
         (self.port,) = free_ports(1)
         self.password = secrets.token_hex(8)
@@ -55,6 +60,7 @@ class AirflowHome:
             "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{directory}/airflow.db",
             "LOGGING__COLORED_CONSOLE_LOG": "False",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
+            **more,
         }
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "REGROUP"))},
@@ -86,7 +92,10 @@ class AirflowHome:
 
     @contextmanager
     def running(self, **environment: str) -> Iterator[AirflowApi]:
-        """API server, scheduler and DAG processor, each in a process group that is ended afterwards."""
+        """API server, scheduler and DAG processor, each in a process group that is ended afterwards.
+
+        ``environment`` comes on top of that of the home.
+        """
         commands = {
             "api-server": ["api-server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"],
             # The scheduler would serve task logs on every interface; the API server reads them from disk.
@@ -103,12 +112,35 @@ class AirflowHome:
         finally:
             end_groups(components.values())
 
-    def _component(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    @contextmanager
+    def worker(self, directory: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A Celery worker with a machine of its own, but for the DAGs: home, temporary files, copy of the cluster file.
+
+        It does not know the database of Airflow, and whatever it starts runs in its home.
+        """
+        for name in ("airflow", "tmp"):
+            (directory / name).mkdir(parents=True)
+        clusters = shutil.copy(self.environment["REGROUP_CLUSTERS"], directory)
+        own = {"HOME": str(directory), "AIRFLOW_HOME": str(directory / "airflow"), "TMPDIR": str(directory / "tmp")}
+        own |= {"REGROUP_CLUSTERS": str(clusters), **environment}
+        command = ["celery", "worker", "--skip-serve-logs", "--concurrency", "2", "--celery-hostname", directory.name]
+        process = self._component(directory.name, [*command, "--without-mingle"], own, {_DATABASE})
+        try:
+            yield process
+        finally:
+            # It would wait for its tasks.
+            kill_all_of(directory)
+            process.wait(60)
+
+    def _component(
+        self, name: str, command: list[str], environment: dict[str, str], without: Collection[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        inherited = {key: value for key, value in self.environment.items() if key not in without}
         with self.log_of(name).open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *command],
-                env={**self.environment, **environment},
-                cwd=self.directory,
+                env={**inherited, **environment},
+                cwd=environment.get("HOME", self.directory),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -243,9 +275,14 @@ class AirflowApi:
         found = self.get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {task["task_id"]: task for task in found}
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+    def xcom(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Any:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self.get(f"{path}?deserialize=true")["value"]
+        return self.get(f"{path}?deserialize=true&map_index={map_index}")["value"]
+
+    def links(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Any:
+        """Addresses behind a task's buttons, by name."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links?map_index={map_index}"
+        return self.get(path)["extra_links"]
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
@@ -260,6 +297,28 @@ class AirflowApi:
 
 def _hitl(dag_id: str, run_id: str, task_id: str) -> str:
     return f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
+
+
+def processes_of(home: Path) -> Iterator[tuple[int, str]]:
+    """Processes that run in that directory, each with its command line. Not by their environment: titles cover it."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if (entry / "cwd").readlink() == home:
+                yield pid, (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def kill_all_of(home: Path) -> int:
+    """Kills them, as if the machine lost its power; how many there were."""
+    killed = 0
+    while found := [pid for pid, command in processes_of(home) if command]:
+        # Stopped first: none of them sees another one die, and tells of it.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        killed += len(found)
+    return killed
 
 
 def end_groups(processes: Iterable[subprocess.Popen[bytes]]) -> None:

@@ -50,14 +50,21 @@ def cluster_file(place: Path) -> Path:
     (misfiled / "log-start-offset-checkpoint").write_text("not a checkpoint\n")
     for window, name in WINDOWS.items():
         shutil.copytree(case(name).paths[0], place / "snapshots" / window)
+    told = {"path": str(place / "told"), "subject": "of {{ dag_run.dag_id }}"}
     clusters = {
         "mixed": {
             "source": str(case("k431-mixed").paths[0]),
             "kafka_version": "4.3.1",
             "metrics": {"textfile": "textfile"},
             "lineage": True,
+            "links": {"output": "https://reports.example/regroup/", "spark_history": "https://spark.example"},
+            "notify": [{"notifier": "tests.dags.notifier.Teller", "arguments": told, "when": "success"}],
         },
-        "bitflip": {"source": str(case("k431-torn/bitflip").paths[0]), "kafka_version": "4.3.1"},
+        "bitflip": {
+            "source": str(case("k431-torn/bitflip").paths[0]),
+            "kafka_version": "4.3.1",
+            "notify": [{"notifier": "tests.dags.notifier.Teller", "arguments": told}],
+        },
         "misfiled": {"source": str(misfiled), "kafka_version": "2.4.1"},
         # A heap that no JVM starts with: spark-submit ends with 1 before there is an app.
         "crippled": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jsonschema
@@ -14,9 +14,12 @@ from dags.common.cluster_model import (
     CompactionSettings,
     DrillSettings,
     IcebergSettings,
+    LinkSettings,
     MetricsSettings,
+    NotifierSettings,
     RestoreSettings,
     SparkSettings,
+    TimeoutSettings,
     schema,
 )
 from dags.common.clusters import (
@@ -26,6 +29,7 @@ from dags.common.clusters import (
     clusters_path,
     load_clusters,
 )
+from dags.common.links import address, spark_address
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +62,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             description: Payments
             source: [broker-1, "s3://bucket/snapshots/{window}/2", /mnt/3]
             output: s3://bucket/runs
+            state: state
             offsets_topic_num_partitions: 100
             kafka_version: "3.9.2"
             coordinator: classic
@@ -95,6 +100,10 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             lineage: true
             iceberg: {catalog: lake}
             metrics: {textfile: textfile, pushgateway: "https://gateway:9091/push"}
+            links: {output: "https://reports/eu", spark_history: "http://spark:18080"}
+            timeouts: {task_minutes: 60, run_minutes: 600}
+            pool: eu
+            notify: [{notifier: tests.dags.notifier.Teller, arguments: {path: p, subject: s}, when: success}]
         """,
     )
     file = load_clusters(path)
@@ -105,6 +114,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             description="Payments",
             source=(f"{tmp_path}/data/broker-1", "s3://bucket/snapshots/{window}/2", "/mnt/3"),
             output="s3://bucket/runs",
+            state=f"{tmp_path}/data/state",
             offsets_topic_num_partitions=100,
             profile=None,
             kafka_version="3.9.2",
@@ -146,6 +156,14 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             lineage=True,
             iceberg=IcebergSettings(catalog="lake", namespace="regroup"),
             metrics=MetricsSettings(textfile=f"{tmp_path}/data/textfile", pushgateway="https://gateway:9091/push"),
+            links=LinkSettings(output="https://reports/eu", spark_history="http://spark:18080"),
+            timeouts=TimeoutSettings(task_minutes=60, run_minutes=600),
+            pool="eu",
+            notify=[
+                NotifierSettings(
+                    notifier="tests.dags.notifier.Teller", arguments={"path": "p", "subject": "s"}, when="success"
+                )
+            ],
         )
     }
 
@@ -277,9 +295,9 @@ WRONG = {
         f"clusters: {{a: {{{ENTRY}, compaction: {{renumber: true}}}}}}",
         "clusters.a.compaction.renumber: unknown key",
     ),
-    "compaction output": (
-        f"clusters: {{a: {{{ENTRY}, compaction: {{output: 's3://b/c'}}}}}}",
-        "clusters.a.compaction.output: a log is written to a local directory",
+    "state by window": (
+        f"clusters: {{a: {{{ENTRY}, state: 's3://b/{{window}}'}}}}",
+        "clusters.a.state: the window has its own directory",
     ),
     "compaction hours": (
         f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",
@@ -357,3 +375,49 @@ def test_all_that_is_wrong_with_an_entry_is_said(tmp_path: Path) -> None:
         f"cluster file {path}: clusters.b.partial: expected true or false, found int 1",
         f"cluster file {path}: clusters.b.sauce: unknown key",
     ]
+
+
+@pytest.mark.parametrize(
+    "notifier, said",
+    [
+        ("gone.Chat", "gone.Chat cannot be made: No module named 'gone'"),
+        ("tests.dags.notifier.Gone", "has no attribute 'Gone'"),
+        ("tests.dags.notifier.Teller", "missing 2 required positional arguments"),
+        ("pathlib.Path", "pathlib.Path is no notifier of Airflow"),
+        ("Chat", "expected text"),
+    ],
+)
+def test_a_notifier_that_cannot_be_made_is_shown(tmp_path: Path, notifier: str, said: str) -> None:
+    entry = f"{{source: s, output: o, notify: [{{notifier: {notifier}}}]}}"
+    with pytest.raises(ClusterFileError, match=r"clusters\.c\.notify\.0") as caught:
+        load_clusters(written(tmp_path, f"clusters: {{c: {entry}}}"))
+    assert said in str(caught.value)
+
+
+def test_timeouts_and_pools_of_dags(tmp_path: Path) -> None:
+    one = "{source: s, output: o, pool: %s, timeouts: {task_minutes: %d, run_minutes: 100}}"
+    text = f"pool: any\nclusters: {{a: {one % ('p', 5)}, b: {one % ('q', 7)}}}"
+    file = load_clusters(written(tmp_path, text))
+    own, on_request = file.dag_arguments("a", approval_hours=2), file.dag_arguments()
+    assert own["dagrun_timeout"] == timedelta(hours=2, minutes=100)
+    assert (own["default_args"]["execution_timeout"], own["default_args"]["pool"]) == (timedelta(minutes=5), "p")
+    assert on_request["default_args"]["execution_timeout"] == timedelta(minutes=7)
+    assert on_request["default_args"]["pool"] == "any"
+    unlimited = file.dag_arguments(limited=False)
+    assert (unlimited["dagrun_timeout"], unlimited["default_args"]["execution_timeout"]) == (None, None)
+    # A cluster that may take as long as it wants shares the DAGs on request.
+    file = load_clusters(written(tmp_path, f"{text[:-1]}, c: {{source: s, output: o}}}}"))
+    assert file.dag_arguments()["dagrun_timeout"] is None
+
+
+def test_addresses_of_what_lies_below_the_output(tmp_path: Path) -> None:
+    links = "links: {output: 'https://w/x/', spark_history: 'http://h:18080'}"
+    file = load_clusters(
+        written(tmp_path, f"clusters: {{a: {{source: s, output: o, {links}}}, b: {{source: s, output: o}}}}")
+    )
+    a, b = file.clusters["a"], file.clusters["b"]
+    page = f"{a.output}/a/2026-11-25T02-30-00Z/_reports/1/report ü.html"
+    assert address(a, page) == "https://w/x/a/2026-11-25T02-30-00Z/_reports/1/report%20%C3%BC.html"
+    assert (address(a, "/elsewhere/report.html"), address(b, page)) == ("", "")
+    assert spark_address(a, "app-1") == "http://h:18080/history/app-1/jobs/"
+    assert (spark_address(a, None), spark_address(b, "app-1")) == ("", "")

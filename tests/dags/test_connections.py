@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import ssl
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.cluster.oauth import ENDPOINT
+from coordinator_core.cluster.properties import parse_jaas
 from coordinator_core.cluster.settings import client_settings
 from dags.common.capture import connection_properties
 from tests.cluster.certificates import KEY_PASSWORD, Authority
@@ -45,6 +48,57 @@ def test_it_says_the_same_as_one_with_the_properties_of_kafka(monkeypatch: pytes
     extra = {"group.id": "airflow", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
     login = {"login": "regroup", "password": LIBRDKAFKA["sasl.password"]}
     assert told(monkeypatch, extra, host="b1:9092,b2:9092", **login) == of_provider
+
+
+def test_an_endpoint_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, properties = told(
+        monkeypatch,
+        {
+            "bootstrap.servers": "b:1",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": 's"ecret',
+            "sasl.oauthbearer.scope": "kafka",
+            ENDPOINT: "https://login/token",
+        },
+    )
+    assert properties[ENDPOINT] == "https://login/token"
+    entry = parse_jaas(properties["sasl.jaas.config"])
+    assert entry.options == {"clientId": "me", "clientSecret": 's"ecret', "scope": "kafka"}
+    assert client_settings("b:1", properties).client["sasl_mechanism"] == "OAUTHBEARER"
+
+
+@pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "AWS_MSK_IAM"])
+def test_brokers_of_amazon_msk_are_logged_in_to_by_iam(monkeypatch: pytest.MonkeyPatch, mechanism: str) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    brokers = "boot-x.c1.kafka-serverless.us-east-1.amazonaws.com:9098"
+    extra = {"bootstrap.servers": brokers, "security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
+    client = client_settings(*told(monkeypatch, extra)).client
+    assert client["sasl_mechanism"] == "OAUTHBEARER"
+    assert client["sasl_oauth_token_provider"].token()
+
+
+def test_what_is_not_understood_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        _, properties = told(monkeypatch, LIBRDKAFKA | {"error_cb": "my.hidden", "debug": "all"})
+    assert caplog.messages == ["connection k: of no use here: debug, error_cb, group.id"]
+    assert set(properties) == {"security.protocol", "sasl.mechanism", "sasl.jaas.config"}
+    wrong = {"ssl.crl.location": "/hidden", "sasl.kerberos.keytab": "hidden"}
+    with pytest.raises(AirflowFailException) as caught:
+        told(monkeypatch, LIBRDKAFKA | wrong)
+    assert str(caught.value) == "connection k: not supported: sasl.kerberos.keytab, ssl.crl.location"
+
+
+def test_secrets_of_a_connection_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Airflow's own the names are passwords and the like; a JAAS line and a key are secrets, too."""
+    masked: list[Any] = []
+    monkeypatch.setattr("airflow.sdk.log.mask_secret", masked.append)
+    secrets = {"sasl.password": "one", "ssl.key.pem": "two", "sasl.jaas.config": "three"}
+    told(monkeypatch, LIBRDKAFKA | secrets)
+    assert {each for each in masked if isinstance(each, str)} == {"one", "two", "three"}
 
 
 def test_certificates_are_files_of_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

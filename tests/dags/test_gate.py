@@ -51,9 +51,9 @@ def latest(checked: dict[str, Any]) -> Path:
 
 
 def test_what_goes_through_is_the_latest_run(checked: dict[str, Any]) -> None:
-    assert reconcile.gate("plain", [checked], [EXPECTED]) == [checked]
+    assert reconcile.gate("plain", checked, EXPECTED) == checked
     assert not latest(checked).exists()
-    assert reconcile.gate("c", [checked], [EXPECTED]) == [checked]
+    assert reconcile.gate("c", checked, EXPECTED) == checked
     assert json.loads(latest(checked).read_text())["path"] == "w/r"
 
 
@@ -69,7 +69,7 @@ def test_what_closes_the_gate_does_not_become_the_latest_run(
     failed: bool, expected: dict[str, Any], said: str, checked: dict[str, Any]
 ) -> None:
     with pytest.raises(AirflowFailException, match=said):
-        reconcile.gate("c", [checked | {"failed": failed}], [EXPECTED | expected])
+        reconcile.gate("c", checked | {"failed": failed}, EXPECTED | expected)
     assert not latest(checked).exists()
 
 
@@ -88,10 +88,10 @@ def test_the_gate_moves_the_audited_branch(
 
     assert reconcile.register("listed", [checked]) == [checked["run"]]
     with pytest.raises(AirflowFailException, match="the gate is closed"):
-        reconcile.gate("listed", [checked | {"failed": True}], [EXPECTED])
+        reconcile.gate("listed", checked | {"failed": True}, EXPECTED)
     assert set(runs_of("main")) == {"r"}
     assert runs_of("audited") == []
-    assert reconcile.gate("listed", [checked], [EXPECTED]) == [checked]
+    assert reconcile.gate("listed", checked, EXPECTED) == checked
     assert set(runs_of("audited")) == {"r"}
     with pytest.raises(AirflowSkipException, match="names no catalogue"):
         reconcile.register("plain", [checked])
@@ -106,10 +106,10 @@ def test_a_catalogue_that_fails_leaves_the_latest_run(
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     # It is retried.
     with pytest.raises(CatalogError, match="OperationalError"):
-        reconcile.gate("listed", [checked], [EXPECTED])
+        reconcile.gate("listed", checked, EXPECTED)
     assert not latest(checked).exists()
     (tmp_path / "nowhere").mkdir()
-    reconcile.gate("listed", [checked], [EXPECTED])
+    reconcile.gate("listed", checked, EXPECTED)
     assert latest(checked).exists()
 
 

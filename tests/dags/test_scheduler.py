@@ -59,7 +59,13 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
         "the reconciliation", lambda: api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"]
     )
     assert api.finished("offsets_reconcile_mixed", reconciliation["dag_run_id"]) == "success", api.logs()
-    [checked] = api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "gate")
+    checked = api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "gate", map_index=0)
+    links = api.links("offsets_reconcile_mixed", reconciliation["dag_run_id"], "report", map_index=0)
+    where = Path(checked["report"]).relative_to(place / "runs")
+    assert links == {"Report": f"https://reports.example/regroup/{where}"}
+    [page] = api.links("offsets_load", run_id, "replay").values()
+    assert re.fullmatch(r"https://spark\.example/history/local-\d+/jobs/", page)
+    wait_for_told(api, place, "success of offsets_load: mixed")
     assert (checked["run"], checked["failed"]) == (str(path), False)
     assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
     assert Path(checked["report"]).is_file()
@@ -89,6 +95,13 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     assert published(place / "runs", "bitflip") == []
     assert not (place / "runs/bitflip/asked-for").exists()
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
+
+    wait_for_told(api, place, "failure of offsets_load: bitflip")
+
+
+def wait_for_told(api: AirflowApi, place: Path, line: str) -> None:
+    """Waits for what a notifier of the cluster file says, which the DAG processor calls."""
+    api.wait_for(line, lambda: (place / "told").exists() and line in (place / "told").read_text().splitlines())
 
 
 @pytest.mark.full

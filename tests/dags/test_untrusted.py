@@ -67,13 +67,13 @@ def test_the_report_of_a_run(
         "declared": 1,
     }
     tables |= {"evaluated": 1, "absent": 0, "not_evaluated": [], "data_docs": None}
-    [checked] = reconcile.report("c", [request], [tables])
+    checked = reconcile.report("c", request, tables)
     assert any("\\u202e" in line or "\\x1b" in line for line in checked["worst"])
     for text in (*strings(checked), *(record.getMessage() for record in caplog.records)):
         assert obeyed(text) == []
         assert "\n" not in text
     with pytest.raises(AirflowFailException) as closed:
-        reconcile.gate("c", [checked | {"failed": True}], [tables])
+        reconcile.gate("c", checked | {"failed": True}, tables)
     assert obeyed(str(closed.value)) == []
 
 

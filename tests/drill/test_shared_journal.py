@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_core import storage
+from coordinator_core import claims, storage
+from coordinator_core.claims import Claim
 from coordinator_core.cluster.drill_recover import recover
 from coordinator_core.cluster.settings import ClientSettings
-from coordinator_core.drill import shared_journal
 from coordinator_core.drill.events import Outcome
 from coordinator_core.drill.journal import (
     JOURNAL,
@@ -45,8 +45,8 @@ def path(bucket: ObjectStore, tmp_path: Path) -> str:
 
 
 def paces(patch: pytest.MonkeyPatch, renew: float, quiet: float) -> None:
-    patch.setattr(shared_journal, "RENEW_SECONDS", renew)
-    patch.setattr(shared_journal, "QUIET_SECONDS", quiet)
+    patch.setattr(claims, "RENEW_SECONDS", renew)
+    patch.setattr(claims, "QUIET_SECONDS", quiet)
 
 
 def numbers(path: str) -> list[Any]:
@@ -101,14 +101,14 @@ def test_only_one_process_writes(path: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_of_two_that_begin_at_once_one_writes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[SharedJournal] = []
-    say = SharedJournal._say
+    say = Claim._say
 
-    def second_comes_between(journal: SharedJournal, renewals: int) -> None:
-        monkeypatch.setattr(SharedJournal, "_say", say)
+    def second_comes_between(claim: Claim, renewals: int) -> None:
+        monkeypatch.setattr(Claim, "_say", say)
         held.append(SharedJournal(path))
-        journal._say(renewals)
+        claim._say(renewals)
 
-    monkeypatch.setattr(SharedJournal, "_say", second_comes_between)
+    monkeypatch.setattr(Claim, "_say", second_comes_between)
     with pytest.raises(JournalBusyError, match="a drill begins to write to it"):
         SharedJournal(path)
     with held[0] as journal:
@@ -136,15 +136,15 @@ def test_who_was_taken_over_is_told_before_it_acts(path: str, monkeypatch: pytes
 
 def test_a_claim_that_waited_too_long_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     paces(monkeypatch, NEVER, 0.2)
-    say = SharedJournal._say
+    say = Claim._say
 
-    def stops_behind_its_claim(journal: SharedJournal, renewals: int) -> None:
-        monkeypatch.setattr(SharedJournal, "_say", say)
-        journal._say(renewals)
+    def stops_behind_its_claim(claim: Claim, renewals: int) -> None:
+        monkeypatch.setattr(Claim, "_say", say)
+        claim._say(renewals)
         with open_journal(path) as other:
             begun(other)
 
-    monkeypatch.setattr(SharedJournal, "_say", stops_behind_its_claim)
+    monkeypatch.setattr(Claim, "_say", stops_behind_its_claim)
     with pytest.raises(JournalBusyError):
         SharedJournal(path)
     assert numbers(path) == []
@@ -187,7 +187,7 @@ def test_a_drill_killed_before_its_first_line_needs_no_recovery(path: str, monke
     def never(_: str) -> ClientSettings:
         raise AssertionError("nothing is asked of a cluster")
 
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no journal, so nobody knows"):
         recover(path, never)
     stopped = open_journal(path)
     assert recover(path, never) == (Outcome.KILLED, True)
@@ -197,10 +197,10 @@ def test_a_drill_killed_before_its_first_line_needs_no_recovery(path: str, monke
 
 _WRITER = """
 import itertools, os, signal, sys
-from coordinator_core import storage
+from coordinator_core import claims, storage
 from coordinator_core.drill import shared_journal
 path, wanted, moment = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-shared_journal.RENEW_SECONDS, shared_journal.QUIET_SECONDS = 3600.0, 0.2
+claims.RENEW_SECONDS, claims.QUIET_SECONDS = 3600.0, 0.2
 put, counted = storage.write_atomic, itertools.count(1)
 def put_and_count(*arguments):
     here = next(counted) == wanted

@@ -7,11 +7,9 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,72 +18,11 @@ from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.errors import ExitCode
 from tests.drill.kit import signalling
 from tests.live.broker import Broker, Kafka
-from tests.live.scenario import ROOT
 from tests.log.object_store import ObjectStore, object_store
 from tests.restore.kit import PARTITIONS, TOPIC, Place, offsets_of, started
+from tests.workers import DAG_RUN, Worker, workers_of
 
-REGROUP = (sys.executable, "-m", "coordinator_core")
-
-
-TASK = """
-import json, sys
-from types import SimpleNamespace
-from dags.common import drill
-params = {"cluster": "c", "scenario": "rolling-restart", "rto_seconds": 600, "rpo_seconds": None, "execute": True}
-name, *given = sys.argv[1:]
-predicted = [json.loads(text) for text in given]
-if name == "predict":
-    done = drill.predict(params, SimpleNamespace(run_id="by hand"), 1)
-else:
-    done = drill.compare(*predicted) if name == "compare" else getattr(drill, name)(*predicted, params)
-print("\\n" + json.dumps(done))
-"""
-"""A task of ``failover_drill``, as its DAG calls it; what it returns is the last line."""
-
-
-@dataclass(frozen=True)
-class Worker:
-    """A machine: home, working directory and temporary files of its own."""
-
-    directory: Path
-    bucket: ObjectStore
-    more: Mapping[str, str] = field(default_factory=dict)
-
-    def begin(self, *arguments: str, program: Sequence[str] = REGROUP) -> subprocess.Popen[str]:
-        for name in ("home", "tmp", "work"):
-            (self.directory / name).mkdir(parents=True, exist_ok=True)
-        return subprocess.Popen(
-            [*program, *arguments],
-            cwd=self.directory / "work",
-            env={
-                **self.bucket.environment,
-                **self.more,
-                "AIRFLOW_HOME": str(self.directory / "home"),
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "HOME": str(self.directory / "home"),
-                "TMPDIR": str(self.directory / "tmp"),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def regroup(self, *arguments: str, code: int = 0) -> tuple[str, str]:
-        process = self.begin(*arguments)
-        out, err = process.communicate()
-        assert process.returncode == code, out + err
-        return out, err
-
-    def task(self, name: str, *given: Any, code: int = 0) -> Any:
-        process = self.begin(name, *map(json.dumps, given), program=(sys.executable, "-c", TASK))
-        out, err = process.communicate()
-        assert process.returncode == code, out + err
-        return err if code else json.loads(out.splitlines()[-1])
-
-    def left(self) -> list[str]:
-        """Files that it keeps to itself."""
-        return [str(path) for path in self.directory.rglob("*") if path.is_file()]
+PARAMS = {"cluster": "c", "scenario": "rolling-restart", "rto_seconds": 600, "rpo_seconds": None, "execute": True}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture
 def workers(tmp_path: Path, bucket: ObjectStore) -> list[Worker]:
-    return [Worker(tmp_path / f"worker-{number}", bucket) for number in range(3)]
+    return workers_of(tmp_path, bucket)
 
 
 @pytest.fixture
@@ -151,7 +88,7 @@ def test_a_killed_drill_is_recovered_elsewhere(place: Place, workers: list[Worke
     assert comparing.left() == []
     assert json.loads(storage.read_text(f"{predicted}/drill.json")) == document
     _, said = comparing.regroup("drill", "recover", f"{predicted}/elsewhere/{JOURNAL}", code=ExitCode.USAGE)
-    assert "cannot be read" in said
+    assert "there is no journal, so nobody knows whether the cluster is as it was" in said
 
 
 def test_a_drill_that_was_taken_over_while_it_stood_still_is_told(
@@ -177,7 +114,8 @@ def test_the_tasks_of_the_dag_on_three_workers(
     place: Place, workers: list[Worker], bucket: ObjectStore, tmp_path: Path
 ) -> None:
     section = {"connection": "k", "fault_command": "kill -9 $PPID", "recover_command": "touch mended"}
-    entry = {"source": "kafka://k?directory=none", "output": bucket.uri(f"{tmp_path.name}/runs"), "drill": section}
+    state = bucket.uri(f"{tmp_path.name}/state")
+    entry = {"source": "kafka://k", "output": bucket.uri(f"{tmp_path.name}/runs"), "state": state, "drill": section}
     file = tmp_path / "clusters.yaml"
     written = json.dumps({"clusters": {"c": entry | {"kafka_version": "4.3.1"}}})
     file.write_text(written)
@@ -185,16 +123,17 @@ def test_the_tasks_of_the_dag_on_three_workers(
     connection = json.dumps({"conn_type": "kafka", "host": host, "port": int(port)})
     more = {"REGROUP_CLUSTERS": str(file), "AIRFLOW_CONN_K": connection, "REGROUP_FOLD_CACHE": ""}
     predicting, drilling, recovering = (replace(worker, more=more) for worker in workers)
-    predicted = predicting.task("predict")
-    assert predicted["directory"].startswith(f"{entry['output']}/c/_drills/")
-    assert "nobody knows whether the cluster is as it was" in recovering.task("recover", predicted, code=1)
-    drilling.task("steady_state", predicted)
-    drilling.task("fault_and_observe", predicted, code=-signal.SIGKILL)
+    predicted = predicting.task("drill", "predict", PARAMS, DAG_RUN, 1)
+    assert predicted["directory"].startswith(f"{state}/c/_drills/")
+    said = recovering.task("drill", "recover", predicted, PARAMS, code=1)
+    assert "nobody knows whether the cluster is as it was" in said
+    drilling.task("drill", "steady_state", predicted, PARAMS)
+    drilling.task("drill", "fault_and_observe", predicted, PARAMS, code=-signal.SIGKILL)
     # The command is that of the cluster file, not of the journal, to which others may write.
     file.write_text(written.replace("touch mended", "touch as-the-cluster-file-says"))
-    recovering.task("recover", predicted)
+    recovering.task("drill", "recover", predicted, PARAMS)
     assert [path.name for path in (recovering.directory / "work").iterdir()] == ["as-the-cluster-file-says"]
-    compared = predicting.task("compare", predicted)
+    compared = predicting.task("drill", "compare", predicted)
     assert (compared["headline"], compared["recovered"]) == ("Killed half-way, recovered", True)
     assert storage.exists(compared["page"])
 

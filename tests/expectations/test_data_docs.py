@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -74,13 +76,23 @@ def test_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_object_storage(tmp_path: Path) -> None:
     run = open_run(one(*HEALTHY).publish(tmp_path / "log").path)
     with object_store() as bucket:
-        place = bucket.uri("docs")
-        evaluate(run, data_docs=place)
-        index = storage.read_text(storage.join(place, "index.html"))
-        links = re.findall(r'href="([^"#]+)"', index)
-        assert links
-        for link in links:
-            assert storage.read_text(storage.join(place, link)).startswith("<!DOCTYPE html>")
+        evaluate(run, data_docs=bucket.uri("run/docs"))
+        written = [name for name, _ in storage.files_below(bucket.uri("run/docs"))]
+        # As a browser opens them, which knows the bucket's server alone.
+        root = f"{bucket.environment['AWS_ENDPOINT_URL']}/{bucket.bucket}/run/docs/"
+        seen, wanted = set[str](), [f"{root}index.html"]
+        while wanted:
+            page = wanted.pop()
+            if page not in seen:
+                assert page.startswith(root)
+                seen.add(page)
+                with urllib.request.urlopen(page) as answer:
+                    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+                    text = answer.read().decode()
+                assert text.startswith("<!DOCTYPE html>")
+                wanted += [urllib.parse.urljoin(page, link) for link in re.findall(r'href="([^"#]+)"', text)]
+    assert {page.removeprefix(root) for page in seen} >= {name for name in written if name.startswith("validations/")}
+    assert len(seen) > 3
 
 
 @pytest.mark.parametrize(

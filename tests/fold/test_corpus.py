@@ -65,7 +65,7 @@ def assert_folds(case: Case, profile: Profile) -> None:
         assert_merges(expected, folds, profile)
 
 
-@pytest.mark.parametrize("case", cross_section(CASES))
+@pytest.mark.parametrize("case", cross_section(CASES, FEW_CASES))
 def test_segments_folded_together(case: Case) -> None:
     profile = own_profile(case)
     for log in partitions(case):
@@ -85,7 +85,7 @@ def test_one_batch_pieces(case: Case) -> None:
         assert_merges(expected, list(pieces(log, profile, policy(case))), profile)
 
 
-@every_case
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_columns_hold_what_the_objects_hold(case: Case) -> None:
     profile = own_profile(case)
     for log in partitions(case):

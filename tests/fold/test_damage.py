@@ -15,6 +15,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, SegmentFile
 from coordinator_core.releases import Profile, profile_for_release
+from tests.examples import strides
 from tests.fold.parity import merge_folds, partition_log, sequential_outcome
 from tests.fold.random_logs import Item, classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch, build_message, build_wrapper
@@ -78,30 +79,33 @@ def assert_same_outcome(path: Path, data: bytes, on_damage: OnDamage) -> Partiti
     return expected[0]
 
 
+@strides(3)
 @each_log
-def test_every_byte(tmp_path: Path, name: str) -> None:
+def test_every_byte(tmp_path: Path, name: str, stride: int) -> None:
     path = tmp_path / f"{0:020d}.log"
-    outcomes = [assert_same_outcome(path, data, OnDamage.FAIL) for data in damaged(LOGS[name], 1)]
+    outcomes = [assert_same_outcome(path, data, OnDamage.FAIL) for data in damaged(LOGS[name], stride)]
     assert sum(isinstance(outcome, Damage) for outcome in outcomes) > len(outcomes) * 3 / 4
 
 
 @pytest.mark.parametrize("on_damage", [OnDamage.SALVAGE, OnDamage.RECOVER])
+@strides(19, 7)
 @each_log
-def test_every_seventh_byte_when_going_on(tmp_path: Path, name: str, on_damage: OnDamage) -> None:
+def test_some_bytes_when_going_on(tmp_path: Path, name: str, on_damage: OnDamage, stride: int) -> None:
     path = tmp_path / f"{0:020d}.log"
-    for data in damaged(LOGS[name], 7):
+    for data in damaged(LOGS[name], stride):
         assert not isinstance(assert_same_outcome(path, data, on_damage), Damage)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("crc", [True, False], ids=["valid crc", "stale crc"])
-def test_bytes_of_records_changed_under_a_crc(tmp_path: Path, codec: Codec, crc: bool) -> None:
+@strides(3)
+def test_bytes_of_records_changed_under_a_crc(tmp_path: Path, codec: Codec, crc: bool, stride: int) -> None:
     """With a valid CRC the damage is in the records: found where they are split, by both in the same way."""
     data = bytearray(build_batch(0, ITEMS, codec=codec) + build_batch(2, ITEMS))
     size = 12 + int.from_bytes(data[8:12], "big")
     path = tmp_path / f"{0:020d}.log"
     seen = set()
-    for position in range(21, size):
+    for position in range(21, size, stride):
         changed = bytearray(data)
         changed[position] ^= 0x41
         if crc:

@@ -18,14 +18,14 @@ from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import Piece, fold_partition, fold_run
-from coordinator_core.fold.tasks import CacheUse, fold_tasks, run_fold_task
+from coordinator_core.fold.tasks import CacheUse, fold_tasks, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from tests.examples import examples
 from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
-from tests.fold.random_logs import Item, Log, logs
+from tests.fold.random_logs import Item, Log, encoded_key, logs, offset_value
 from tests.log.builders import build_batch
 
 PROFILE = PROFILES["4.3.1"]
@@ -91,6 +91,44 @@ def test_long_segments_are_folded_in_parts(name: str, log: Log) -> None:
         assert [one.fingerprint for one in last] == [segment_fingerprint(segment) for segment in whole.segments]
         assert {one.cache_use for one in results} == {CacheUse.NONE}
         event("several parts" if len(results) > len(last) else "one part")
+
+
+@every_profile
+@examples(20)
+@given(log=logs)
+def test_runs_that_end_where_they_hold_much_give_the_sequential_state(name: str, log: Log) -> None:
+    """Whatever they may hold: nothing besides a segment, or more."""
+    profile = PROFILES[name]
+    with tempfile.TemporaryDirectory() as directory:
+        whole = write_log(Path(directory), log, range(len(log.batches)))
+        expected, _ = sequential_outcome(whole, profile, OnDamage.SALVAGE)
+        assert not isinstance(expected, Damage)
+        tasks = in_runs(fold_tasks(Snapshot((directory,), (whole,), (), (), {}), OnDamage.SALVAGE), lambda _: MIB)
+        largest = max(segment.size for segment in whole.segments)
+        for most in (largest + 1, 2 * largest, 8 * largest):
+            limits = Limits(fold_bytes=most)
+            results = [one for task in tasks for one in run_fold_task(task, FoldRules.of(profile), limits=limits)]
+            assert [one.segment for one in results] == list(whole.segments)
+            assert_merges(expected, [one.fold for one in results if one.fold is not None], profile)
+
+
+def test_a_run_takes_no_more_than_it_may_hold(tmp_path: Path) -> None:
+    """Segments of ten commits each, of the same keys or of others: there is a fold with rows for each, or for all."""
+    for is_superseded, expected in ((True, 1), (False, 4)):
+        batches = []
+        for number in range(4):
+            keys = range(10) if is_superseded else range(10 * number, 10 * number + 10)
+            items = [(encoded_key(b"g", b"t", key), offset_value(3, 1, b"")) for key in keys]
+            batches.append(build_batch(10 * number, items))
+        directory = tmp_path / str(is_superseded)
+        directory.mkdir()
+        log = write_log(directory, Log(tuple(batches), (0, 10, 20, 30), 40), range(4))
+        pieces = iter([Piece(segment, SegmentWindows(segment)) for segment in log.segments])
+        limits = Limits(fold_bytes=log.segments[0].size * 3)
+        runs = 0
+        while fold_run(pieces, rules=RULES, limits=limits) is not None:
+            runs += 1
+        assert runs == expected
 
 
 def superseded(batches: int, size: int) -> Log:

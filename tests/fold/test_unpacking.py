@@ -23,6 +23,7 @@ from coordinator_core.log.compression.libraries import function_address
 from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
+from tests.examples import strides
 from tests.fold.parity import PROFILES, assert_merges, partition_log, sequential_outcome, whole_fold
 from tests.fold.random_logs import Item, encoded_key, offset_value
 from tests.log.builders import build_batch, compress
@@ -228,11 +229,12 @@ def outcome(found: SegmentFile) -> Damage | None:
 
 @pytest.mark.usefixtures("sections")
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_damage_under_a_valid_crc(tmp_path: Path, codec: Codec) -> None:
+@strides(3)
+def test_damage_under_a_valid_crc(tmp_path: Path, codec: Codec, stride: int) -> None:
     """It is found in the same place whoever decompresses, also in the run that a thread unpacks ahead."""
     first = build_batch(0, ITEMS, codec=codec)
     kinds = set()
-    for position in range(61, len(first)):
+    for position in range(61, len(first), stride):
         changed = bytearray(build_batch(20, ITEMS, codec=codec))
         changed[position] ^= 0x41
         changed[17:21] = crc32c.crc32c(bytes(changed[21:])).to_bytes(4, "big")

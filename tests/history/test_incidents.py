@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,15 @@ from tests.history.incidents import Incident
 from tests.history.page import ALL, row
 
 PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
+
+
+Built = Callable[[Incident, bool], Path]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The log of an incident or of its twin, which no test changes, built once."""
+    return cache(lambda incident, broken: incident.build(tmp_path_factory.mktemp(incident.id) / "log", broken))
 
 
 def command(incident: Incident, path: Path, release: str) -> list[str]:
@@ -33,8 +44,8 @@ def investigated(
 
 
 @pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
-def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = incident.build(tmp_path / "log", True)
+def test_names_cause_record_and_remedy(incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]) -> None:
+    path = built(incident, True)
     code, document = investigated(incident, path, incident.release, capfd)
     found = [one for one in document["explanations"] if one["code"] == incident.code]
     assert found, [(one["code"], one["verdict"]) for one in document["explanations"]]
@@ -58,20 +69,20 @@ def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd
 
 @pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
 def test_the_clean_twin_has_nothing_above_info(
-    incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Either the log is sound, or it is the same log under a release that has the bug no more."""
-    path = incident.build(tmp_path / "log", incident.twin_release is not None)
+    path = built(incident, incident.twin_release is not None)
     code, document = investigated(incident, path, incident.twin_release or incident.release, capfd)
     assert [one["verdict"] for one in document["explanations"] if one["severity"] != "info"] == []
     assert code == 0
 
 
-def test_incidents_write_different_logs(tmp_path: Path) -> None:
+def test_incidents_write_different_logs(built: Built) -> None:
     """A twin that were the same log under the same release would prove nothing."""
     for incident in ALL:
         logs = []
         for broken in (True, False):
-            path = incident.build(tmp_path / incident.id / str(broken), broken)
+            path = built(incident, broken)
             logs.append({file.relative_to(path): file.read_bytes() for file in path.rglob("*.*")})
         assert logs[0] != logs[1] or incident.twin_release not in (None, incident.release), incident.id

@@ -23,6 +23,7 @@ from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
 from coordinator_core.history.table import HISTORY, _requests
 from coordinator_core.history.taking import take_history
+from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
 from coordinator_core.log.reader import OnDamage
@@ -168,7 +169,11 @@ def random_log(random: Random, directory: Path) -> Path:
 
 @pytest.mark.parametrize(("release", "coordinator"), [("3.9.2", "classic"), ("4.3.1", None)])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
-def test_random_logs(seed: int, release: str, coordinator: str | None, tmp_path: Path) -> None:
+def test_random_logs(
+    seed: int, release: str, coordinator: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "_WINDOW", 20_000)
+    monkeypatch.setattr(reader, "_NEAR", 2000)
     snapshot = discover([str(random_log(Random(seed), tmp_path))])
     rows = check(snapshot, profile_for_release(release, coordinator))
     (log,) = snapshot.partitions

@@ -24,7 +24,7 @@ from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch
 from tests.replay.histories import group_value
 
-from ..cases import FEW_CASES, Case, cross_section
+from ..cases import Case, cross_section
 from .logs import WHOLE, cut_into_batches
 
 
@@ -138,7 +138,7 @@ def test_a_run_is_split_by_bytes_and_a_compressed_segment_is_worth_it(
     assert 1 + len(run) + len(given) == len(sizes)
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
+@pytest.mark.parametrize("item", cross_section(WHOLE, ("k241/cleaned", "k431-txn")))
 def test_segments_folded_together_are_told_of_one_by_one(item: Case, tmp_path: Path) -> None:
     snapshot = cut_into_batches(item, tmp_path / "log")
     profile = profile_for_release(item.release, item.coordinator)

@@ -63,7 +63,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Run]
     return cache(lambda item: run_of(item, tmp_path_factory.mktemp("runs")))
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_a_run_holds_what_the_reference_replay_finds(item: Case, published: Callable[[Case], Run]) -> None:
     run = published(item)
     reference = sequential(item)
@@ -150,7 +150,7 @@ def record_timestamps(segment: SegmentFile) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_segments_tell_what_verify_counts(item: Case, published: Callable[[Case], Run]) -> None:
     rows = {row["path"]: row for row in published(item).table("segments").to_pylist()}
     report = verify(snapshot(item))
@@ -167,7 +167,7 @@ def test_segments_tell_what_verify_counts(item: Case, published: Callable[[Case]
         assert (tuple(row["codecs"]), tuple(row["formats"])) == (segment.codecs, segment.magics)
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_group_stats_count_every_record_of_a_group(item: Case, published: Callable[[Case], Run]) -> None:
     expected: Counter[tuple[int, str, int]] = Counter()
     for log in snapshot(item).partitions:
@@ -183,7 +183,7 @@ def test_group_stats_count_every_record_of_a_group(item: Case, published: Callab
     assert counted == expected
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_a_run_is_described_like_its_snapshot(item: Case, published: Callable[[Case], Run]) -> None:
     run = published(item)
     profile = profile_for_release(item.release, item.coordinator)

@@ -21,7 +21,7 @@ from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from tests.runs.state_tables import state_tables
 
-from ..cases import FEW_CASES, Case, case, cross_section
+from ..cases import Case, case, cross_section
 from .logs import WHOLE, cut_into_batches
 
 
@@ -60,7 +60,7 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("files", ["known", "copied"])
-@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
+@pytest.mark.parametrize("item", cross_section(WHOLE, ("k241/cleaned", "k431-txn")))
 def test_a_log_that_grows(
     item: Case,
     files: str,

@@ -25,9 +25,10 @@ DATA = Path(__file__).with_name("data")
 OLDER = [version for version in READ_VERSIONS if version != SCHEMA_VERSION]
 
 
-@pytest.fixture(params=OLDER)
-def runs(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+@pytest.fixture(scope="module", params=OLDER)
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The run of an earlier version, and one of the same log by this one."""
+    tmp_path = tmp_path_factory.mktemp("runs")
     older, now = (str(tmp_path / output / "c" / "w" / "r") for output in ("older", "now"))
     with tarfile.open(DATA / f"version-{request.param}.tar.gz") as archive:
         archive.extractall(Path(older).parent, filter="data")
@@ -85,7 +86,7 @@ def test_what_has_no_digests_proves_nothing(runs: tuple[str, str], capfd: pytest
     assert "its manifest has no digests" in capfd.readouterr().err
 
 
-def test_a_table_that_is_gone_is_told(runs: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(Path(runs[0]) / "offsets")
-    assert regroup(["describe", runs[0]]) == ExitCode.DAMAGED_INPUT
+def test_a_table_that_is_gone_is_told(runs: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(runs[0], tmp_path / "run", ignore=lambda _, names: {"offsets"} & {*names})
+    assert regroup(["describe", str(run)]) == ExitCode.DAMAGED_INPUT
     assert "offsets" in capfd.readouterr().err

@@ -1,11 +1,13 @@
 """Replays on Spark of a log of very many segments of one batch each: what a task is sent, what the driver takes.
 
-``python -m tests.scale.many_segments 1000 3000 10000`` prints a line of JSON for each number of segments.
+``python -m tests.scale.many_segments 1000 3000 10000`` prints a line of JSON for each number of segments. With
+``REGROUP_SEGMENTS_PER_TASK=10`` so many segments share a task.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import resource
 import subprocess
@@ -30,8 +32,8 @@ from spark_apps.session import Session
 from tests.replay.histories import History
 
 PARTITIONS, GROUPS = 50, 100
-ONE_SEGMENT = 1
-"""Bytes per task that give every segment a task of its own."""
+PER_TASK = int(os.environ.get("REGROUP_SEGMENTS_PER_TASK", "1"))
+"""Segments of a task. A stage of its own merges them all the same: no partition is one task's."""
 
 
 def write_segments(directory: Path, segments: int, partitions: int = PARTITIONS) -> None:
@@ -52,8 +54,13 @@ def _batch(key: OffsetKey) -> bytes:
 
 
 def works(pin: Pin) -> list[Work]:
-    """The tasks of a replay of what is pinned, a segment each."""
-    return share_out(fold_tasks(pin, OnDamage.FAIL), ONE_SEGMENT)
+    """The tasks of a replay of what is pinned."""
+    return share_out(fold_tasks(pin, OnDamage.FAIL), bytes_per_task(pin))
+
+
+def bytes_per_task(pin: Pin) -> int:
+    """Bytes of the segments of a task; all segments are of one size, but for the names of their groups."""
+    return PER_TASK * max(segment.size for segment in pin.snapshot.segments)
 
 
 def task_bytes(planned: Sequence[Work]) -> list[int]:
@@ -69,6 +76,7 @@ class Measured:
     """
 
     segments: int
+    tasks: int
     most_task_bytes: int
     all_task_bytes: int
     pin_cpu_seconds: float
@@ -96,7 +104,7 @@ def measure(segments: int, directory: Path) -> Measured:
     try:
         started = time.perf_counter()
         place = RunPlace(str(directory / "spark"), "c", "w", "r")
-        found = replay(session, pin, place, profile=profile, now_ms=0, bytes_per_task=ONE_SEGMENT)
+        found = replay(session, pin, place, profile=profile, now_ms=0, bytes_per_task=bytes_per_task(pin))
         ended, done = time.perf_counter(), time.process_time()
         python_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         status = Path(f"/proc/{session.jvm_process_id}/status").read_text()
@@ -108,6 +116,7 @@ def measure(segments: int, directory: Path) -> Measured:
     )
     return Measured(
         segments=segments,
+        tasks=len(sizes),
         most_task_bytes=max(sizes),
         all_task_bytes=sum(sizes),
         pin_cpu_seconds=round(pinned - began, 2),

@@ -18,10 +18,10 @@ from coordinator_core.lifecycle.approved import (
     write_plan,
 )
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
-from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.forecast import forecast
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
-from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.local import merged_partitions
 from spark_apps import compact
 
 from ..cases import case
@@ -87,9 +87,10 @@ class Planned:
         fingerprints = {segment.path: segment_fingerprint(segment) for segment in snapshot.segments}
         write_pin(Pin(snapshot, fingerprints), str(self.pin))
         profile, now_ms = profile_for_release("4.3.1"), 1_795_260_000_000 + MONTH_MS
-        states = replay_snapshot(snapshot, profile, damage=[])
-        plans = [plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS) for state in states]
-        self.rows = [expiry_row(plan) for plan in plans]
+        self.rows = [
+            expiry_row(forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS, take=lambda *_: None))
+            for merged, _ in merged_partitions(snapshot, profile)
+        ]
         self.document = plan_document(
             str(self.pin),
             profile.label,
@@ -115,7 +116,7 @@ def test_a_plan_is_carried_out_and_what_lies_there_is_checked(planned: Planned) 
     assert planned.run() == 0
     directory = planned.output / "one"
     plan = read_plan(str(planned.path), planned.digest)
-    report = check_compacted(directory, plan)
+    report = check_compacted(str(directory), plan)
     expired = sum(row["offsets"] for row in planned.rows)
     assert (report["expired_offsets"], report["plan_sha256"]) == (expired, planned.digest)
     assert expired > 0
@@ -124,7 +125,7 @@ def test_a_plan_is_carried_out_and_what_lies_there_is_checked(planned: Planned) 
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
     with pytest.raises(ProofFailedError, match="is not what was proved"):
-        check_compacted(directory, plan)
+        check_compacted(str(directory), plan)
 
 
 @pytest.mark.usefixtures("shared")

@@ -62,7 +62,9 @@ def test_random_logs(seed: int, tmp_path: Path) -> None:
     assert local(snapshot, small)[0].num_rows == expected[0].num_rows
 
 
-@pytest.mark.parametrize("bytes_per_task", [EACH_ALONE, 50_000, None])
+@pytest.mark.parametrize(
+    "bytes_per_task", [EACH_ALONE, *(pytest.param(size, marks=pytest.mark.full) for size in (50_000, None))]
+)
 @pytest.mark.parametrize("special_records", [5, 250_000])
 def test_partitions_that_tell_of_each_other(bytes_per_task: int | None, special_records: int, tmp_path: Path) -> None:
     snapshot = discover([str(several(tmp_path / "log"))])

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from coordinator_core.fold.tasks import FoldTask
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from spark_apps.packing import MAX_TASK_BYTES, MIB, MIN_TASK_BYTES, packed, share_out, task_bytes
+from spark_apps.packing import (
+    MAX_TASK_BYTES,
+    MIB,
+    MIN_TASK_BYTES,
+    divided,
+    fold_task_bytes,
+    packed,
+    share_out,
+    task_bytes,
+)
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 100))
@@ -35,9 +44,30 @@ def test_task_size_follows_input_and_cores(sizes: list[int], parallelism: int, e
     assert task_bytes(sizes, parallelism) == expected
 
 
-def test_a_large_segment_has_a_task_of_its_own() -> None:
+def test_what_is_larger_than_the_limit_is_alone() -> None:
     sizes = [1, 100 * MIB, 1, 1, 100 * MIB]
-    assert packed(sizes, MAX_TASK_BYTES) == [range(1), range(1, 2), range(2, 4), range(4, 5)]
+    assert packed(sizes, MIB) == [range(1), range(1, 2), range(2, 4), range(4, 5)]
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 8))
+def test_parts_are_about_as_large_as_each_other(sizes: list[int], parts: int) -> None:
+    runs = divided(sizes, parts)
+    assert [index for run in runs for index in run] == list(range(len(sizes)))
+    assert len(runs) <= parts
+    assert all(runs)
+    for run in runs:
+        assert sum(sizes[index] for index in run) <= sum(sizes) / parts + max(sizes)
+
+
+def test_equal_partitions_stay_whole_and_a_single_one_is_shared_out() -> None:
+    segment = 100 * MIB
+    for partitions, expected in (
+        ([[segment] * 10], [(3, False), (3, False), (2, False), (2, False)]),
+        ([[segment] * 10] * 4, [(10, True)] * 4),
+    ):
+        tasks = fold_tasks(*partitions)
+        works = share_out(tasks, fold_task_bytes([task.size for task in tasks], 2))
+        assert [(len(work.tasks), work.whole) for work in works] == expected
 
 
 def fold_tasks(*partitions: list[int]) -> list[FoldTask]:

@@ -116,3 +116,25 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypat
     assert digests
     whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
     assert state_hash(digests) == whole["state_hash"]
+
+
+@pytest.mark.parametrize("most_bytes, merges", [(0, False), (1 << 30, True)])
+def test_a_task_merges_a_partition_whose_folds_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, merges: bool
+) -> None:
+    """And leaves those of another one in files, for tasks that merge; the rows are the same."""
+    monkeypatch.setattr(tasks, "MAX_HELD_BYTES", most_bytes)
+    log = cut_into_batches(case("k431-txn"), tmp_path / "log", most_segments=4)
+    place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
+    Path(place.path, "_staging").mkdir(parents=True)
+    rules = ReplayTask(PROFILE, 0, place.path)
+    answer = tasks.fold(Work(tuple(fold_tasks(log, OnDamage.FAIL)), whole=True), rules)
+    numbers = {one.offsets_partition for one in log.partitions}
+    assert (set(answer.facts) == numbers, not answer.folds) == (merges, merges)
+    digests = dict(answer.digests)
+    for number, folds in groupby(answer.folds, key=lambda staged: staged.offsets_partition):
+        merged = tasks.merge(WholePartition(list(folds)), rules)
+        assert set(merged.facts) == {number}
+        digests |= merged.digests
+    whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
+    assert state_hash(digests) == whole["state_hash"]

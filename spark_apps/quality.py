@@ -1,0 +1,117 @@
+"""Spark app ``quality``: the expectations on a published run, large tables a task for some offsets partitions.
+
+Prints what ``python -m expectations RUN --format json`` does, as one line. Executors need the extra ``quality``.
+
+    spark-submit spark_apps/quality.py --run RUN --findings DIR --data-docs DIR
+    python -m spark_apps.quality --master 'local[2]' --run RUN
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator_core import __version__
+from coordinator_core.errors import UsageError
+from coordinator_core.process.plain import PLAIN
+from spark_apps.exits import App
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from coordinator_core.runs.read import Run
+    from expectations.frames import Part
+    from expectations.gate import Answers, Question
+
+PROGRAM = "regroup-quality"
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; ends the process with exit code 2 when they are not usable."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Evaluate the expectations on a published run.")
+    parser.add_argument("--run", required=True, metavar="RUN", help="directory of a published run")
+    parser.add_argument("--findings", metavar="DIR", help="findings of the app reconcile about it")
+    parser.add_argument("--data-docs", metavar="DIR", help="write Data Docs into this directory")
+    parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser.parse_args(argv)
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Evaluate and print; a gate that is not passed is no error of the app."""
+    from coordinator_core import storage
+    from coordinator_core.runs.read import open_run
+    from expectations.gate import evaluate
+    from spark_apps.session import Session
+
+    run = open_run(arguments.run)
+    session = Session(PROGRAM, arguments.master)
+    try:
+        session.context.environment[PLAIN] = with_pandas()
+        in_parts = partial(answers, session.context)
+        result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
+    finally:
+        session.stop()
+    told = json.dumps({**result.as_dict(), "data_docs": arguments.data_docs}, ensure_ascii=False)
+    if arguments.result is not None:
+        storage.make_directory(storage.split(arguments.result)[0])
+        storage.write_atomic(arguments.result, told.encode())
+    print(told, flush=True)
+    session.close()
+
+
+def answers(context: SparkContext, question: Question) -> Iterable[Answers]:
+    """Answers of all parts, each of a task."""
+    from spark_apps.engine import in_tasks
+
+    parts = parts_of(question.run, context.defaultParallelism)
+    found: list[Answers] = []
+    for answer in in_tasks(context, partial(answer_part, question), parts):
+        if isinstance(answer, UsageError):
+            raise answer
+        found.append(answer)
+    return found
+
+
+def parts_of(run: Run, count: int) -> list[Part]:
+    """The offsets partitions of a run in so many parts at most, of about equal bytes of log.
+
+    No more than there are cores: every task has its own start of GX.
+    """
+    from expectations.frames import Part
+    from spark_apps.packing import packed
+
+    sizes = {int(name): 1 for name in run.manifest["cut"]}
+    for entry in run.manifest["inputs"]:
+        sizes[entry["offsets_partition"]] += entry["bytes"]
+    numbers = sorted(sizes)
+    runs = packed([sizes[number] for number in numbers], -(-sum(sizes.values()) // count))
+    of = {number: at for at, part in enumerate(runs) for number in numbers[part.start : part.stop]}
+    return [Part(at, of) for at in range(max(1, len(runs)))]
+
+
+def answer_part(question: Question, part: Part) -> Answers | UsageError:
+    """Answers of a part, in a worker."""
+    from expectations.gate import evaluate_part
+
+    try:
+        return evaluate_part(question, part)
+    except UsageError as error:
+        return error
+
+
+def with_pandas() -> str:
+    """Setting of a process that may import pandas, which GX is made of."""
+    return ",".join([*filter(None, [os.environ.get(PLAIN)]), "pandas"])
+
+
+APP = App(PROGRAM, parse_arguments, execute)
+
+if __name__ == "__main__":
+    os.environ[PLAIN] = with_pandas()
+    APP.main()
