@@ -147,7 +147,9 @@ def evaluate(
             failures += failed
             refusals += refused
         declared_of = {name: len(checks) for name, checks in declarations.items()}
-        outcome = GateResult(run.path, sum(declared_of.values()), evaluated, tuple(failures), tuple(refusals), absent)
+        outcome = GateResult(
+            run.path, sum(declared_of.values()), evaluated, tuple(failures), tuple(refusals), absent
+        )
         if data_docs is not None:
             write_data_docs(context, outcome, declared_of, data_docs)
     return outcome
@@ -175,9 +177,7 @@ def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated
             if part.number and not is_divided:
                 continue
             rows = (
-                batches(name, tables, part if is_divided else WHOLE)
-                if name in tables
-                else iter([run_files(question.run)])
+                batches(name, tables, part if is_divided else WHOLE) if name in tables else iter([run_files(question.run)])
             )
             try:
                 answers[name] = _validate(

@@ -39,7 +39,9 @@ def told(result: GateResult) -> dict[str, Any]:
     return document
 
 
-def test_parts_say_what_the_whole_run_says(faulty_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_say_what_the_whole_run_says(
+    faulty_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = evaluate(faulty_run)
     assert {failure.code for failure in whole.failures} >= {
         *("members.groups.reference", "groups.record_offset.cut", "offsets.key", "group_stats.not_null"),
@@ -51,16 +53,16 @@ def test_parts_say_what_the_whole_run_says(faulty_run: Run, tmp_path: Path, monk
     in_parts = evaluate(
         faulty_run,
         data_docs=str(docs),
-        in_parts=lambda question: [
-            answer for part in parts if not isinstance(answer := answer_part(question, part), Exception)
-        ],
+        in_parts=lambda question: [answer for part in parts if not isinstance(answer := answer_part(question, part), Exception)],
     )
     assert told(in_parts) == told(whole)
     assert "members.groups.reference" in (docs / "index.html").read_text()
 
 
 @pytest.mark.usefixtures("shared")
-def test_the_app_says_what_the_command_says(faulty_run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_app_says_what_the_command_says(
+    faulty_run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = tmp_path / "new" / "result.json"
     docs = tmp_path / "docs"
     arguments = ["--run", faulty_run.path, "--data-docs", str(docs), "--result", str(result)]
