@@ -17,13 +17,15 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / ".ci/locks"
-# Every extra but that of the tests.
-RUN = ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg")
-LAYERS = (
-    (LOCKS / "core.txt", []),
-    (LOCKS / "spark.txt", ["--extra=spark"]),
-    (LOCKS / "airflow.txt", [f"--extra={each}" for each in RUN]),
+LAYERS: tuple[tuple[Path, tuple[str, ...]], ...] = (
+    (LOCKS / "core.txt", ()),
+    (LOCKS / "spark.txt", ("spark",)),
+    (
+        LOCKS / "airflow.txt",
+        ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg"),
+    ),
 )
+"""Locks, and the extras that each is for."""
 EVERYTHING = ROOT / "requirements.lock"
 FILES = (*(path for path, _ in LAYERS), EVERYTHING)
 OLDEST = ROOT / ".ci/oldest.txt"
@@ -37,6 +39,10 @@ def resolved(*arguments: str) -> str:
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-header", "--universal"]
     command += ["--python-version", "3.11", *arguments, "pyproject.toml"]
     return subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def of_extras(extras: tuple[str, ...]) -> list[str]:
+    return [f"--extra={extra}" for extra in extras]
 
 
 def packages(text: str) -> dict[str, str]:
@@ -55,13 +61,13 @@ def main() -> None:
         below = None
         LOCKS.mkdir(exist_ok=True)
         for path, extras in LAYERS:
-            chosen = resolved("--no-annotate", "--constraints", str(whole), *extras)
+            chosen = resolved("--no-annotate", "--constraints", str(whole), *of_extras(extras))
             names = {line.partition("==")[0] for line in chosen.splitlines()}
             taken = {each: left.pop(each) for each in list(left) if re.split(r"\[|==", each)[0] in names}
             write(path, below and below.name, taken)
             below = path
         write(EVERYTHING, below and str(below.relative_to(ROOT)), left)
-    OLDEST.write_text(_HEAD + resolved("--no-annotate", "--resolution", "lowest-direct", *LAYERS[-1][1]))
+    OLDEST.write_text(_HEAD + resolved("--no-annotate", "--resolution", "lowest-direct", *of_extras(LAYERS[-1][1])))
 
 
 def write(path: Path, below: str | None, taken: dict[str, str]) -> None:

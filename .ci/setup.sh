@@ -202,12 +202,6 @@ step_browser() {
         "(Debian: chromium)"
 }
 
-step_debian() {
-    command -v mmdebstrap >/dev/null || system_install mmdebstrap mmdebstrap "" "" || true
-    command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing and cannot be installed by this user: install it" \
-        "(Debian: mmdebstrap)"
-}
-
 # unpacked PLACE PACKAGE…: Debian's packages below PLACE, with what they need and this machine lacks. Not installed: they
 # would start servers.
 unpacked() {
@@ -221,6 +215,12 @@ unpacked() {
         -o Dir::Cache::archives="$PWD/$place/archives" "${@:2}" >&2 || return 1
     for package in "$place"/archives/*.deb; do dpkg-deb -x "$package" "$place"; done
     rm -r "$place/archives"
+}
+
+step_debian() {
+    command -v mmdebstrap >/dev/null || system_install mmdebstrap mmdebstrap "" "" || true
+    command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing and cannot be installed by this user: install it" \
+        "(Debian: mmdebstrap)"
 }
 
 step_prometheus() {

@@ -54,11 +54,12 @@ def project() -> dict[str, Any]:
 
 LOCKED_TO_RUN = "".join(path.read_text() for path in (ROOT / ".ci/locks").glob("*.txt"))
 
+_AIRFLOW = ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg")
 EXTRAS = {
     ".ci/locks/core.txt": (),
     ".ci/locks/spark.txt": ("spark",),
-    ".ci/locks/airflow.txt": ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg"),
-    "requirements.lock": ("spark", "airflow", "celery", "postgres", "kubernetes", "msk", "quality", "iceberg", "dev"),
+    ".ci/locks/airflow.txt": _AIRFLOW,
+    "requirements.lock": (*_AIRFLOW, "dev"),
 }
 """Extras that a lock is for."""
 
