@@ -31,7 +31,7 @@ test-full: maven browser debian services ## The other tests: images, installatio
 kafka-next: maven ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
-durations: maven browser debian prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+durations: maven browser debian prometheus services ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
 	@for tier in fast real; do $(IN_MEMORY) $(TESTS) -m $$tier; done | sed -n '/^| /p; / failed/p'
 	@$(TESTS) -m full | sed -n '/^| /p; / failed/p'
