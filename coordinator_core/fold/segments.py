@@ -19,6 +19,7 @@ from coordinator_core.fold.scalar import fold_scalar, split_scalar
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
+from coordinator_core.kernels.arrays import dtype
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
@@ -271,7 +272,7 @@ class Folder:
         """Bytes that the fold holds so far: of offset keys and what stands for their values, and copies, which are
         copied once more at the end."""
         tables = self._tables
-        rows = tables.keys.used * tables.events.itemsize + tables.pending_used * tables.pending.itemsize
+        rows = tables.keys.used * dtype("Event").itemsize + tables.pending_used * dtype("Pending").itemsize
         return int(tables.keys.data_used + rows + 2 * self._copied_bytes)
 
     @property

@@ -446,7 +446,7 @@ ELSEWHERE = {
     "dags/common/maintain.py:find": OF_ATTEMPT,
     "dags/common/restore.py:_read": OF_ATTEMPT,
     "expectations/data_docs.py:write_data_docs": "tests/expectations/test_data_docs.py::test_killed",
-    "expectations/frames.py:StoredTable.batches": TEMPORARY,
+    "expectations/frames.py:StoredTable.spread": TEMPORARY,
     "expectations/gate.py:_gx_context": TEMPORARY,
     "spark_apps/classdata.py:ClassData.jvm_options": (
         "tests/spark/test_classdata.py::test_leftovers_of_killed_sessions_go"
@@ -456,6 +456,7 @@ ELSEWHERE = {
     ),
     "spark_apps/history_tasks.py:_write_special": OF_ATTEMPT,
     "spark_apps/history_tasks.py:take_partitions": OF_ATTEMPT,
+    "spark_apps/quality.py:execute": "for the process that waits for it",
     "spark_apps/reconcile.py:execute": "for the process that waits for it",
     "spark_apps/tasks.py:_staged": OF_ATTEMPT,
     "spark_apps/tasks.py:cut": OF_ATTEMPT,
