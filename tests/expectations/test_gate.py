@@ -16,6 +16,7 @@ from coordinator_core.runs.schemas import TABLES
 from expectations import frames, gate
 from expectations.__main__ import main
 from expectations.checks import Check, Severity, suites
+from expectations.combine import Combined
 from expectations.frames import batches, stored_table
 from expectations.gate import evaluate, judge
 from expectations.result import Failure, GateResult, Refusal
@@ -203,7 +204,7 @@ def test_a_batch_is_forgotten_before_the_next(rich: Run, monkeypatch: pytest.Mon
 
     alive: list[int] = []
 
-    class Counting(gate.Combined):
+    class Counting(Combined):
         def add(self, rows: pa.Table, outcome: ExpectationSuiteValidationResult) -> None:
             super().add(rows, outcome)
             alive.append(sum(isinstance(one, pd.DataFrame) for one in gc.get_objects()))
