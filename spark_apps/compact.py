@@ -20,11 +20,12 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from coordinator_core import __version__, storage
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
-from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.releases import Profile, chosen_profile
+from spark_apps.arguments import add_rules, parse
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the new log")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
-    rules = parser.add_mutually_exclusive_group()
-    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto")
-    rules.add_argument("--kafka-version", metavar="RELEASE", help="release of the brokers that will load it")
-    parser.add_argument("--coordinator", choices=["classic", "new"])
+    add_rules(parser)
     parser.add_argument("--expire", action="store_true", help="tombstone first what has expired")
     parser.add_argument("--offsets-retention-ms", type=int, metavar="MS")
     parser.add_argument("--delete-retention-ms", type=int, metavar="MS")
@@ -65,16 +63,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--offsets-partitions", type=int, metavar="N", help="another partition count")
     parser.add_argument("--segment-bytes", type=int, metavar="BYTES")
     parser.add_argument("--partial", action="store_true", help="cut damaged partitions as a broker would")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, or local[*])")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    arguments = parser.parse_args(argv)
+    arguments = parse(parser, argv)
     if bool(arguments.plan) != bool(arguments.plan_digest):
         parser.error("--plan and --plan-digest go together")
     given = [name for name in _PLANNED if getattr(arguments, name) != parser.get_default(name)]
     if arguments.plan and given:
         parser.error(f"--{given[0].replace('_', '-')}: the plan says that")
-    if arguments.coordinator and not arguments.kafka_version:
-        parser.error("--coordinator goes with --kafka-version")
     if arguments.offsets_retention_ms is not None and not arguments.expire:
         parser.error("--offsets-retention-ms goes with --expire")
     return arguments

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator_core import __version__
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.releases import PROFILE_RELEASES, chosen_profile
+from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import visible_lines
+from spark_apps.arguments import add_damage, add_rules, parse
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -45,18 +45,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--group", action="append", default=[], metavar="GROUP", help="only this group (repeatable)")
     parser.add_argument("--offsets-retention-ms", type=int, metavar="MS", help="offsets.retention.minutes, in ms")
-    rules = parser.add_mutually_exclusive_group()
-    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules")
-    rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
-    parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
-    damage = parser.add_mutually_exclusive_group()
-    damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
-    damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    arguments = parser.parse_args(argv)
-    if arguments.coordinator and not arguments.kafka_version:
-        parser.error("--coordinator goes with --kafka-version")
+    add_rules(parser)
+    add_damage(parser)
+    arguments = parse(parser, argv)
     if arguments.output is None and arguments.run is None:
         parser.error("--output goes with --snapshot and --pin")
     if arguments.offsets_retention_ms is not None and arguments.offsets_retention_ms < 1:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator_core import __version__
 from coordinator_core.errors import UsageError
 from coordinator_core.process.plain import PLAIN
+from spark_apps.arguments import parse
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--findings", metavar="DIR", help="findings of the app reconcile about it")
     parser.add_argument("--data-docs", metavar="DIR", help="write Data Docs into this directory")
     parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    return parser.parse_args(argv)
+    return parse(parser, argv)
 
 
 def execute(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator_core import __version__
+from spark_apps.arguments import parse
 from spark_apps.exits import App
 
 PROGRAM = "regroup-reconcile"
@@ -39,9 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rules", type=Path, metavar="FILE", help="severities, thresholds and mutes")
     parser.add_argument("--rule", action="append", default=[], metavar="CODE", help="only this rule")
     parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    return parser.parse_args(argv)
+    return parse(parser, argv)
 
 
 def execute(arguments: argparse.Namespace) -> None:

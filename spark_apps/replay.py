@@ -13,9 +13,9 @@ import json
 import time
 from collections.abc import Sequence
 
-from coordinator_core import __version__
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.releases import PROFILE_RELEASES, chosen_profile
+from coordinator_core.releases import chosen_profile
+from spark_apps.arguments import add_damage, add_rules, parse
 from spark_apps.exits import App
 
 PROGRAM = "regroup-replay"
@@ -39,21 +39,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run-id", metavar="ID", help="id of the run (default: a new one)")
     parser.add_argument("--no-latest", action="store_true", help="do not let latest.json name the run; a gate will")
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
-    rules = parser.add_mutually_exclusive_group()
-    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules")
-    rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
-    parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
+    add_rules(parser)
     parser.add_argument(
         "--offsets-topic-num-partitions", type=int, metavar="N", help="(default: told by where the groups are)"
     )
-    damage = parser.add_mutually_exclusive_group()
-    damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
-    damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    arguments = parser.parse_args(argv)
-    if arguments.coordinator and not arguments.kafka_version:
-        parser.error("--coordinator goes with --kafka-version")
+    add_damage(parser)
+    arguments = parse(parser, argv)
     if arguments.offsets_topic_num_partitions is not None and arguments.offsets_topic_num_partitions < 1:
         parser.error("--offsets-topic-num-partitions must be at least 1")
     return arguments

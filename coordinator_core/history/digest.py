@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinator_core.history.parts import Part
 from coordinator_core.history.table import HISTORY
-from coordinator_core.runs.state_hash import Chunk, Hash, feed, kept
+from coordinator_core.runs.state_hash import BlockDigest, Chunk, Hash, feed
 
 _BLOCK_ROWS = 1 << 17
 
@@ -18,46 +18,26 @@ PartDigests = Mapping[tuple[int, int], str]
 """Digest of the rows by offsets partition and part of it; parts without rows have none."""
 
 
-class PartDigest:
-    """The digest of the rows of one part of an offsets partition, in the making.
+class PartDigest(BlockDigest):
+    """The digest of the rows of one part of an offsets partition, of the schema :data:`HISTORY`.
 
-    Blocks of so many rows, column after column: of the names in a column each once, in the order in which they come
-    first, and then its number in each row.
+    Of a block: of the names in a column each once, in the order in which they come first, then its number in each row.
     """
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256(b"history 1\n")
-        self._waiting: dict[str, list[Chunk]] = {name: [] for name in HISTORY.names}
-        self._rows = 0
+        super().__init__("history 1\n", HISTORY.names, _BLOCK_ROWS)
         self.rows = 0
 
-    def update(self, table: pa.Table) -> None:
-        """Take in the next rows, of the schema :data:`HISTORY`."""
-        self.rows += table.num_rows
-        while table.num_rows:
-            taken = table.slice(0, _BLOCK_ROWS - self._rows)
-            table = table.slice(taken.num_rows)
-            for name, chunks in self._waiting.items():
-                chunks += map(_kept, taken.column(name).chunks)
-            self._rows += taken.num_rows
-            if self._rows == _BLOCK_ROWS:
-                self._take_block()
+    def update(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        super().update(rows)
 
-    def hexdigest(self) -> str:
-        """The digest of all rows; no others can be taken in any more."""
-        if self._rows:
-            self._take_block()
-        return self._hash.hexdigest()
-
-    def _take_block(self) -> None:
-        for name, chunks in self._waiting.items():
-            self._hash.update(f"{name} {self._rows}\n".encode())
-            if pa.types.is_dictionary(HISTORY.field(name).type):
-                _feed_names(self._hash, chunks)
-            else:
-                feed(self._hash, chunks)
-            chunks.clear()
-        self._rows = 0
+    def _feed(self, name: str, chunks: Sequence[Chunk]) -> None:
+        self._hash.update(f"{name} {self._rows}\n".encode())
+        if pa.types.is_dictionary(HISTORY.field(name).type):
+            _feed_names(self._hash, chunks)
+        else:
+            feed(self._hash, chunks)
 
 
 class HistoryDigest:
@@ -77,10 +57,6 @@ def table_digest(parts: PartDigests) -> str:
     """The digest of a table, of those of its parts."""
     lines = (f"{partition} {number} {digest}\n" for (partition, number), digest in sorted(parts.items()))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _kept(values: pa.Array) -> Chunk:
-    return kept(values) if pa.types.is_string(values.type) else values
 
 
 def _feed_names(digest: Hash, chunks: Sequence[Chunk]) -> None:

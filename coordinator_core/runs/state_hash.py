@@ -89,25 +89,25 @@ def all_digests(tables: Mapping[str, pa.Table]) -> TableDigests:
     return digests
 
 
-class PartitionDigest:
-    """The digest of a table's rows of one offsets partition, in the making."""
+class BlockDigest:
+    """The SHA-256 of a table's columns ``names``, in the making: ``head``, then blocks of ``block_rows`` rows, a column
+    at a time."""
 
-    def __init__(self, name: str, num_rows: int) -> None:
-        table = TABLES[name]
-        self._names = [field for field in table.arrow.names if field not in table.not_state]
-        self._hash = hashlib.sha256(f"{STATE_HASH_VERSION} {name} {num_rows}\n".encode())
-        self._waiting: dict[str, list[Chunk]] = {name: [] for name in self._names}
+    def __init__(self, head: str, names: Iterable[str], block_rows: int) -> None:
+        self._hash = hashlib.sha256(head.encode())
+        self._waiting: dict[str, list[Chunk]] = {name: [] for name in names}
+        self._block_rows = block_rows
         self._rows = 0
 
     def update(self, rows: pa.Table) -> None:
         """Take in the next rows in canonical order."""
         while rows.num_rows:
-            taken = rows.slice(0, BLOCK_ROWS - self._rows)
+            taken = rows.slice(0, self._block_rows - self._rows)
             rows = rows.slice(taken.num_rows)
             for name, chunks in self._waiting.items():
                 chunks += map(kept, taken.column(name).chunks)
             self._rows += taken.num_rows
-            if self._rows == BLOCK_ROWS:
+            if self._rows == self._block_rows:
                 self._take_block()
 
     def hexdigest(self) -> str:
@@ -118,10 +118,23 @@ class PartitionDigest:
 
     def _take_block(self) -> None:
         for name, chunks in self._waiting.items():
-            self._hash.update(f"{name}\n".encode())
-            feed(self._hash, chunks)
+            self._feed(name, chunks)
             chunks.clear()
         self._rows = 0
+
+    def _feed(self, name: str, chunks: Sequence[Chunk]) -> None:
+        """Take in a column of a block."""
+        self._hash.update(f"{name}\n".encode())
+        feed(self._hash, chunks)
+
+
+class PartitionDigest(BlockDigest):
+    """The digest of a table's rows of one offsets partition."""
+
+    def __init__(self, name: str, num_rows: int) -> None:
+        table = TABLES[name]
+        names = [field for field in table.arrow.names if field not in table.not_state]
+        super().__init__(f"{STATE_HASH_VERSION} {name} {num_rows}\n", names, BLOCK_ROWS)
 
 
 def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:

@@ -39,6 +39,7 @@ def told(result: GateResult) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.full
 def test_parts_say_what_the_whole_run_says(faulty_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = evaluate(faulty_run)
     assert {failure.code for failure in whole.failures} >= {
