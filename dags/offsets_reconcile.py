@@ -94,7 +94,8 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def metrics(checked: Any, *, params: Any) -> Any:
             from dags.common import reconcile
 
-            return reconcile.metrics(params["cluster"], checked)
+            # Of a group with one run Airflow gives its answer, not a list of it.
+            return reconcile.metrics(params["cluster"], [checked] if isinstance(checked, dict) else checked)
 
         @task(doc_md="Adds the run's tables to those of the cluster's Iceberg catalogue.")
         def register(requested: Any, *, params: Any) -> Any:

@@ -54,6 +54,7 @@ def execute(arguments: argparse.Namespace) -> None:
         in_parts = partial(answers, session.context)
         result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
     finally:
+        del session.context.environment[PLAIN]
         session.stop()
     told = json.dumps({**result.as_dict(), "data_docs": arguments.data_docs}, ensure_ascii=False)
     if arguments.result is not None:
