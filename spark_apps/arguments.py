@@ -1,0 +1,35 @@
+"""Arguments that several apps have, in the same words."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from coordinator_core import __version__
+from coordinator_core.releases import PROFILE_RELEASES
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """``--profile`` or ``--kafka-version``, and ``--coordinator``."""
+    rules = parser.add_mutually_exclusive_group()
+    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules")
+    rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
+    parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
+
+
+def add_damage(parser: argparse.ArgumentParser) -> None:
+    """``--partial`` or ``--salvage``."""
+    damage = parser.add_mutually_exclusive_group()
+    damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
+    damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments, with ``--master`` and ``--version``; ends the process with exit code 2 when they do not go
+    together."""
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
+    parser.add_argument("--version", action="version", version=f"{parser.prog} {__version__}")
+    arguments = parser.parse_args(argv)
+    if getattr(arguments, "coordinator", None) and not arguments.kafka_version:
+        parser.error("--coordinator goes with --kafka-version")
+    return arguments
