@@ -10,30 +10,16 @@ if not cython.compiled:
 @cython.cfunc
 def _put_difference(out: MutableBytes, at: Int, value: Int, base: Int) -> Int:
     """Store in which bits ``value`` differs from ``base``, the lowest first; returns the position behind it."""
-    word: Word = cython.cast(Word, value ^ base) & ALL_64_BITS
-    while word > 0x7F:
-        out[at] = (word & 0x7F) | 0x80
-        word >>= 7
-        at += 1
-    out[at] = word
-    return at + 1
+    return put_uvarint(out, at, cython.cast(Word, value ^ base) & ALL_64_BITS)
 
 
 @cython.cfunc
 def _with_difference(data: Bytes, at: Int, base: Int) -> tuple[Int, Int]:
     """The value that :func:`_put_difference` stored, and the position behind it: ``INVALID`` if it does not end."""
     word: Word = 0
-    byte: Word
-    shift: Int
-    for shift in range(0, 70, 7):
-        if at < 0 or at >= len(data):
-            return 0, INVALID
-        byte = data[at]
-        at += 1
-        word |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return base ^ signed(word & ALL_64_BITS), at
-    return 0, INVALID
+    if at >= 0:
+        word, at = uvarlong(data, at, len(data))
+    return base ^ signed(word), at
 
 
 @cython.cfunc

@@ -102,9 +102,9 @@ def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     return 0, INVALID
 
 
-@cython.ccall
-def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
-    """Zigzag int64 of at most ten bytes and the position behind it, or ``INVALID``."""
+@cython.cfunc
+def uvarlong(data: Bytes, at: Int, stop: Int) -> tuple[Word, Int]:
+    """Unsigned varint of at most ten bytes and the position behind it, or ``INVALID``."""
     value: Word = 0
     byte: Word
     shift: Int
@@ -115,9 +115,16 @@ def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            value &= ALL_64_BITS
-            return signed(value >> 1) ^ -signed(value & 1), at
+            return value & ALL_64_BITS, at
     return 0, INVALID
+
+
+@cython.ccall
+def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    """Zigzag int64 of at most ten bytes and the position behind it, or ``INVALID``."""
+    value: Word
+    value, at = uvarlong(data, at, stop)
+    return signed(value >> 1) ^ -signed(value & 1), at
 
 
 @cython.cfunc
@@ -150,15 +157,20 @@ def _zigzag(value: Int) -> Word:
 
 
 @cython.cfunc
-def put_varint(out: MutableBytes, at: Int, value: Int) -> Int:
-    """Store a zigzag varint; returns the position behind it."""
-    word: Word = _zigzag(value)
+def put_uvarint(out: MutableBytes, at: Int, word: Word) -> Int:
+    """Store an unsigned varint; returns the position behind it."""
     while word > 0x7F:
         out[at] = (word & 0x7F) | 0x80
         word >>= 7
         at += 1
     out[at] = word
     return at + 1
+
+
+@cython.cfunc
+def put_varint(out: MutableBytes, at: Int, value: Int) -> Int:
+    """Store a zigzag varint; returns the position behind it."""
+    return put_uvarint(out, at, _zigzag(value))
 
 
 @cython.cfunc
