@@ -151,7 +151,7 @@ def test_pip_installs_the_command_line_and_little_else(wheel: Path, tmp_path: Pa
     assert "x-committed" in listed(tmp_path / "e")
     found = {path.name.partition("-")[0] for path in (tmp_path / "e").rglob("*.dist-info")}
     assert {"regroup", "pyarrow", "numpy"} <= found
-    assert len(found) < 35
+    assert len(found) <= 35
     assert not {"pyspark", "pandas", "apache_airflow", "great_expectations", "pytest"} & found
 
 
