@@ -72,8 +72,7 @@ def forecast(
         due, later = sweep.taken()
         for tombstone in due:
             counts[tombstone.kind] += 1
-            key = tombstone.key
-            digest.update(len(key).to_bytes(4, "big") + key)
+            digest.update(tombstone.digested_key())
         counts["due"] += len(due)
         counts["later"] += len(later)
         take(due, sorted(later, key=lambda one: one.expires_at_ms))

@@ -152,6 +152,11 @@ class Tombstone:
             data["regularExpression"] = self.regular_expression
         return encode_key(self.key_type, data)
 
+    def digested_key(self) -> bytes:
+        """The key, behind its length: what the digest of a plan is made of."""
+        key = self.key
+        return len(key).to_bytes(4, "big") + key
+
     @property
     def offset_key(self) -> OffsetKey | None:
         """Offset key that an offset tombstone deletes; ``None`` for the other kinds."""
@@ -191,6 +196,5 @@ class ExpiryPlan:
         """SHA-256 (hex) of the keys that get a tombstone, in the order of writing."""
         digest = hashlib.sha256()
         for tombstone in self.tombstones:
-            key = tombstone.key
-            digest.update(len(key).to_bytes(4, "big") + key)
+            digest.update(tombstone.digested_key())
         return digest.hexdigest()
