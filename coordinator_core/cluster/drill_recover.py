@@ -7,7 +7,8 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
 from coordinator_core import storage
@@ -18,7 +19,15 @@ from coordinator_core.cluster.drill_states import note_states
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.drill.events import RECOVERED, Outcome
-from coordinator_core.drill.journal import Event, Journal, JournalBusyError, journal_bytes, of_kind, read_journal
+from coordinator_core.drill.journal import (
+    Event,
+    Journal,
+    JournalBusyError,
+    JournalWriteError,
+    journal_bytes,
+    of_kind,
+    read_journal,
+)
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import RegroupError, UsageError
 
@@ -96,9 +105,12 @@ def _recover(
 ) -> bool:
     begin = events[0]
     in_sync = {event["offsets_partition"]: set(event["isr"]) for event in of_kind(events, "partition", phase="before")}
-    with Client(settings(begin["bootstrap_server"])) as client:
+    given = settings(begin["bootstrap_server"])
+    with ExitStack() as stack:
+        connect = cache(lambda: stack.enter_context(Client(given)))
+        # The command first: of a drill that was killed there may be no broker that answers.
         recovered = not of_kind(events, "method") or recover_cluster(
-            client,
+            connect,
             journal.write,
             begin["recover_command"] if command is None else command,
             in_sync_before=in_sync,
@@ -107,10 +119,12 @@ def _recover(
             by="regroup drill recover",
         )
         groups = [each["group_id"] for each in begin["canaries"]]
-        clean_up(client, journal.write, [group for group in groups if group.startswith(PREFIX)])
-        if recovered:
-            try:
-                note_states(client, journal.write, "recovered")
-            except RegroupError as error:
-                journal.write("trouble", text=f"after the recovery: {error}")
+        try:
+            clean_up(connect(), journal.write, [group for group in groups if group.startswith(PREFIX)])
+            if recovered:
+                note_states(connect(), journal.write, "recovered")
+        except JournalWriteError:
+            raise
+        except RegroupError as error:
+            journal.write("trouble", text=f"after the recovery: {error}")
     return recovered

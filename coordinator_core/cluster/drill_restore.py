@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.1
 
 
 def recover_cluster(
-    client: Client,
+    connect: Callable[[], Client],
     write: Note,
     command: str,
     *,
@@ -33,7 +33,7 @@ def recover_cluster(
     """Runs the recover command and waits until every replica that was in sync is so again.
 
     The command is run whether or not the journal can be written to: that it was not is raised at the end, as
-    :class:`JournalWriteError`.
+    :class:`JournalWriteError`. ``connect`` is called behind the command: before it, no broker may answer.
     """
     untold: list[JournalWriteError] = []
 
@@ -48,7 +48,10 @@ def recover_cluster(
     note("rollback", stage="ended", by=by, **asdict(ended))
     reason: str | None = f"the recover command: {ended.how}"
     if ended.well:
-        reason = _until_in_sync(client, in_sync_before, limit_seconds)
+        try:
+            reason = _until_in_sync(connect(), in_sync_before, limit_seconds)
+        except RegroupError as error:
+            reason = str(error)
     restored = reason is None
     note("restored", restored=restored, reason=reason)
     if untold:

@@ -300,7 +300,7 @@ class _Drill:
 
     def _recover(self) -> bool:
         recovered = recover_cluster(
-            self._client,
+            lambda: self._client,
             self._note,
             self._options.recover_command,
             in_sync_before={each.partition: set(each.isr) for each in self._info.partitions},

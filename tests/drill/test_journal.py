@@ -260,7 +260,7 @@ def test_the_recover_command_is_run_when_the_journal_is_full(tmp_path: Path, mor
         journal.write("drill", journal_version=JOURNAL_VERSION)
         with room_for(path, more), pytest.raises(JournalWriteError, match="was run, and the cluster is as it was"):
             recover_cluster(
-                cast(Client, nobody),
+                lambda: cast(Client, nobody),
                 journal.write,
                 f"mkdir {ran}",
                 in_sync_before={},
