@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from coordinator_core import storage
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.errors import RegroupError
 
 RENEW_SECONDS = 3.0
 QUIET_SECONDS = 30.0
@@ -107,7 +107,7 @@ class Claim:
 
     def _about(self, name: str) -> str:
         for each in (f"{name}{_RENEWED}", name):
-            with suppress(UsageError):
+            with suppress(RegroupError):
                 return bytes(storage.read(self._path(each))).decode("utf-8", "replace")
         # A later writer has deleted it.
         return "a process that has ended meanwhile"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from coordinator_core import storage
-from coordinator_core.errors import UsageError, WriteError
+from coordinator_core.errors import StorageError, UsageError, WriteError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -29,6 +30,8 @@ It may be called again, also with what it has made itself: a put whose answer wa
 """
 
 _TRIES = 20
+_PASSING = re.compile(r"HTTP error: |status code: (5\d\d|429)\b")
+"""What obstore says when a later try may do."""
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 
 
@@ -36,7 +39,8 @@ def update(path: str, change: Change) -> bool:
     """Replace the file at ``path`` by what ``change`` makes of it; whether it wanted to.
 
     Where another process comes between, ``change`` is asked again with what that has written. ``WriteError`` when
-    others always come between, or the store does not take it, and what :func:`storage.write_atomic` raises.
+    others always come between, or the store does not take it, ``StorageError`` when it does not answer, and what
+    :func:`storage.write_atomic` raises.
     """
     if storage.is_local(path):
         return _locked_update(path, change)
@@ -86,6 +90,8 @@ def _conditional_update(store: ObjectStore, path: str, change: Change) -> bool:
     except (BaseError, OSError) as error:
         # Behind that stand the answer of the server, and the error as Rust shows it.
         said = str(error).splitlines()[0].partition(": <?xml")[0]
+        if _PASSING.search(said):
+            raise StorageError(f"{path}: the storage does not answer: {said}") from None
         raise WriteError(f"{path}: cannot be replaced: {said}") from None
     raise WriteError(f"{path}: cannot be replaced: other processes write to it all the time")
 

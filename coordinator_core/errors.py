@@ -32,6 +32,12 @@ class UsageError(RegroupError):
     exit_code = ExitCode.USAGE
 
 
+class StorageError(RegroupError):
+    """Storage elsewhere does not answer (timeouts, throttling, faults of its servers): trying again may help."""
+
+    exit_code = ExitCode.INTERNAL
+
+
 class WriteError(RegroupError):
     """Output cannot be written: the disk is full, read-only or broken. What was there before stays."""
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from coordinator_core.errors import UsageError, not_written
+from coordinator_core.errors import RegroupError, StorageError, UsageError, not_written
 
 _MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
 _UPLOADING = ("s3", "gcs", "abfs")
@@ -30,6 +30,12 @@ _UPLOADING = ("s3", "gcs", "abfs")
 _CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 """Of files that people open in a browser, which would store them otherwise."""
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_PASSING = re.compile(
+    r"AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)\b"
+    r"|HTTP status (5\d\d|429)\b"
+    r"|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED)\b"
+)
+"""What pyarrow says of S3 (``ErrorToStatus`` in Arrow's ``s3_internal.h``) and of GCS when a later try may do."""
 
 
 def user_cache(name: str) -> str:
@@ -92,7 +98,7 @@ def _remote(root: str, query: str) -> tuple[Any, str]:
     try:
         found: tuple[Any, str] = pyarrow.fs.FileSystem.from_uri(uri)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise UsageError(f"{uri}: {error}") from error
+        raise passing(uri, error) or UsageError(f"{uri}: {error}") from error
     return found
 
 
@@ -128,7 +134,7 @@ def stat(path: str) -> Entry | None:
     try:
         info = remote.get_file_info(inner)
     except OSError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise passing(path, error) or UsageError(f"{path}: {error}") from error
     if info.type == pyarrow.fs.FileType.NotFound:
         return None
     return _remote_entry(name, path, info)
@@ -169,7 +175,7 @@ def list_directory(path: str, *, missing_ok: bool = False) -> list[Entry]:
                 name = info.base_name
                 entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        raise passing(path, error) or UsageError(f"{path}: {error.strerror or error}") from error
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -202,8 +208,20 @@ def memory(size: int) -> memoryview:
     return memoryview(area)
 
 
-def unreadable(path: str, error: Exception) -> UsageError:
-    return UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
+def passing(path: str, error: Exception) -> StorageError | None:
+    """The error where storage elsewhere does not answer, or not now; ``None`` where trying again would not help."""
+    if is_local(path) or not _PASSING.search(str(error)):
+        return None
+    return StorageError(f"{path}: the storage does not answer: {error}")
+
+
+def unreadable(path: str, error: Exception) -> RegroupError:
+    said = getattr(error, "strerror", None) or error
+    return passing(path, error) or UsageError(f"{path}: cannot be read: {said}")
+
+
+def _not_written(path: str, error: OSError) -> RegroupError:
+    return passing(path, error) or not_written(path, error)
 
 
 class Version(NamedTuple):
@@ -311,7 +329,7 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                     os.unlink(temporary)
                 raise
     except OSError as error:
-        raise not_written(path, error) from error
+        raise _not_written(path, error) from error
 
 
 def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview]) -> None:
@@ -361,7 +379,7 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
             finally:
                 shutil.rmtree(making, ignore_errors=True)
     except OSError as error:
-        raise not_written(path, error) from error
+        raise _not_written(path, error) from error
 
 
 def _rename_to_new(making: Path, target: Path, path: str, over_empty: bool) -> None:
@@ -487,13 +505,13 @@ def make_directory(path: str, *, parents: bool = True) -> None:
         try:
             local_path(path).mkdir(parents=parents, exist_ok=True)
         except OSError as error:
-            raise not_written(path, error) from error
+            raise _not_written(path, error) from error
     else:
         remote, inner = filesystem(path)
         try:
             remote.create_dir(inner, recursive=True)
         except OSError as error:
-            raise not_written(path, error) from error
+            raise _not_written(path, error) from error
 
 
 def delete(path: str) -> None:
@@ -507,10 +525,13 @@ def delete(path: str) -> None:
                 with suppress(FileNotFoundError):
                     shutil.rmtree(local) if found.is_directory else local.unlink()
         except OSError as error:
-            raise not_written(path, error) from error
+            raise _not_written(path, error) from error
         return
     remote, inner = filesystem(path)
-    remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
+    try:
+        remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
+    except OSError as error:
+        raise passing(path, error) or error from error
 
 
 def delete_while_written(path: str) -> None:

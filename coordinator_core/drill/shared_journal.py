@@ -16,7 +16,7 @@ from pathlib import Path
 from coordinator_core import storage
 from coordinator_core.claims import Claim
 from coordinator_core.drill.journal import Journal, JournalBusyError, JournalTakenError, JournalWriteError
-from coordinator_core.errors import UsageError, WriteError
+from coordinator_core.errors import RegroupError
 
 _WRITERS = "writers"
 _MOST_BYTES = 1 << 20
@@ -83,7 +83,7 @@ class SharedJournal(Journal):
                     storage.write_atomic(part, b"".join(portion.lines))
                     if (other := self._claim.taken_by()) is not None:
                         portion.error = JournalTakenError(f"taken over: {other}")
-                except (UsageError, WriteError, OSError) as error:
+                except (RegroupError, OSError) as error:
                     portion.error = error
                 portion.is_put = True
         if isinstance(portion.error, JournalTakenError):
