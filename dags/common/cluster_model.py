@@ -218,6 +218,8 @@ class LinkSettings(_Section):
 
     output: Annotated[Text, AfterValidator(_gateway)] | None = None
     """What lies below ``output``."""
+    state: Annotated[Text, AfterValidator(_gateway)] | None = None
+    """What lies below ``state``."""
     spark_history: Annotated[Text, AfterValidator(_gateway)] | None = None
     """Spark's history server."""
 

@@ -18,7 +18,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dags.common.attempts import attempt_id, now_ms, run_digest
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import Cluster, load_clusters
+from dags.common.links import linked
 from dags.common.load import final_errors, replay_rules
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
             "nothing expires in offsets partition %d: %s", failure["offsets_partition"], visible(failure["detail"])
         )
     return {
+        "cluster": cluster.name,
         "directory": directory,
         "place": settings.output or cluster.state_path("_compacted"),
         "window": window,
@@ -197,6 +199,7 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
     Returns path and digest, what an approver is to read, and the arguments of the app.
     """
     directory, expire = forecasted["directory"], forecasted["expire"]
+    cluster = load_clusters().clusters[forecasted["cluster"]]
     with _final_errors():
         from coordinator_core import files, storage
         from coordinator_core.lifecycle.approved import plan_document, write_plan
@@ -218,7 +221,7 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
         path = storage.join(directory, PLAN)
         digest = write_plan(path, document)
         due = storage.read_lines(storage.join(directory, DUE)) if expire else ()
-        body = "\n".join(approval_lines(found, map(json.loads, due), path, digest))
+        body = "\n".join(approval_lines(found, map(json.loads, due), path, digest, lambda path: linked(cluster, path)))
         staging = storage.join(forecasted["place"], "_staging", run_digest(dag_run.run_id))
     expires = found["due"] if expire else 0
     for line in body.splitlines():
@@ -239,9 +242,16 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
 
 
 def approval_lines(
-    found: Mapping[str, Any], tombstones: Iterable[Mapping[str, Any]], path: str, digest: str
+    found: Mapping[str, Any],
+    tombstones: Iterable[Mapping[str, Any]],
+    path: str,
+    digest: str,
+    shown: Callable[[str], str],
 ) -> Iterator[str]:
-    """Expiring records in Markdown: by reason, the groups that lose most, and the path of the whole list."""
+    """Expiring records in Markdown: by reason, the groups that lose most, and the path of the whole list.
+
+    ``shown`` makes Markdown of a path.
+    """
     yield (f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, for {found['profile']}.")
     yield ""
     reasons: Counter[str] = Counter()
@@ -266,8 +276,8 @@ def approval_lines(
             yield f"- {_code(group_id)}: {count}{gone}"
     yield ""
     every, later = (path.removesuffix(PLAN) + name for name in (DUE, LATER))
-    yield f"- every record: `{every}`; later ones: `{later}`"
-    yield f"- plan: `{path}`"
+    yield f"- every record: {shown(every)}; later ones: {shown(later)}"
+    yield f"- plan: {shown(path)}"
     yield f"- SHA-256 of the plan: `{digest}`"
 
 

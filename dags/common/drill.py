@@ -22,6 +22,7 @@ from dags.common.capture import connection_properties
 from dags.common.cluster_model import DrillSettings
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.command import regroup
+from dags.common.links import linked
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
         f"- {totals['groups_moved']} of {totals['groups']} groups move, {totals['groups_rebalancing']} rebalance\n"
         f"- {lost} committed offsets go back or vanish\n\nFault: `{_filled(settings.fault_command, scenario)}`\n\n"
-        f"Recovery: `{_filled(settings.recover_command, scenario)}`\n",
+        f"Recovery: `{_filled(settings.recover_command, scenario)}`\n\n"
+        f"Prediction: {linked(cluster, prediction)}\n",
     }
 
 

@@ -8,11 +8,18 @@ from dags.common.clusters import Cluster
 
 
 def address(cluster: Cluster, path: str) -> str:
-    """Where a browser finds a file below the cluster's output; empty where the cluster file does not say."""
-    base, output = cluster.links.output, cluster.output.rstrip("/") + "/"
-    if base is None or not path.startswith(output):
-        return ""
-    return f"{base.rstrip('/')}/{quote(path.removeprefix(output))}"
+    """Where a browser finds a file below the cluster's output or state; empty where the cluster file does not say."""
+    for base, place in ((cluster.links.output, cluster.output), (cluster.links.state, cluster.state)):
+        above = None if place is None else place.rstrip("/") + "/"
+        if base is not None and above is not None and path.startswith(above):
+            return f"{base.rstrip('/')}/{quote(path.removeprefix(above))}"
+    return ""
+
+
+def linked(cluster: Cluster, path: str) -> str:
+    """The path in Markdown: a link where browsers find the file."""
+    target = address(cluster, path)
+    return f"[`{path}`]({target})" if target else f"`{path}`"
 
 
 def spark_address(cluster: Cluster, application_id: str | None) -> str:

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.common.attempts import attempt_id
 from dags.common.clusters import load_clusters
+from dags.common.links import linked
 from dags.common.load import final_errors
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         "not_asked": "" if found else "nothing is old, so nobody is asked",
         "approval_hours": APPROVAL_HOURS,
         "subject": f"Delete {', '.join(f'{count} {kind}' for kind, count in kinds.items())} of {cluster.name}?",
-        "body": f"The oldest:\n\n{named}{more}\nAll of them: `{path}`\n",
+        "body": f"The oldest:\n\n{named}{more}\nAll of them: {linked(cluster, path)}\n",
     }
 
 
@@ -64,12 +65,15 @@ def remove(found: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
         if hashlib.sha256(text).hexdigest() != found["digest"]:
             raise AirflowFailException(f"{found['list']} is not the list that was approved")
         approved = {entry["path"] for entry in json.loads(text)}
+        gone = {path for path in approved if not storage.exists(path)}
         going = [removal for removal in _prunable(params, found["now_ms"]) if removal.paths[-1] in approved]
         for removal in going:
             log.info("deleting %s", removal.paths[-1])
         _unregister(params["cluster"], [removal.paths[-1] for removal in going if removal.kind == "runs"])
         prune(going)
-    return {"deleted": len(going), "kept": len(approved) - len(going)}
+    # Of an attempt before that was killed, too.
+    deleted = len(gone) + len(going)
+    return {"deleted": deleted, "kept": len(approved) - deleted}
 
 
 def _unregister(cluster_name: str, paths: list[str]) -> None:

@@ -20,6 +20,7 @@ from dags.common.capture import captured
 from dags.common.cluster_model import RestoreSettings
 from dags.common.clusters import Cluster, ClusterFile, load_clusters
 from dags.common.command import regroup
+from dags.common.links import linked
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         "not_asked": "" if made.writing() else "the plan changes nothing, so nobody is asked",
         "approval_hours": settings.approval_hours,
         "subject": f"Restore {count(offsets, 'offset')} of {count(groups, 'group')} of {cluster.name}?",
-        "body": "".join(_body(made, digest, path)),
+        "body": "".join(_body(cluster, made, digest, path)),
     }
 
 
@@ -123,13 +124,13 @@ def _read(path: str) -> tuple[Plan, str]:
     return found, digest
 
 
-def _body(made: Plan, digest: str, path: str) -> Iterator[str]:
+def _body(cluster: Cluster, made: Plan, digest: str, path: str) -> Iterator[str]:
     """The plan in Markdown, worst first. Its lines are indented: no name can end that."""
     from coordinator_core.reports.restore import plan_text
 
     yield "The plan, worst first:\n\n"
     yield from (f"    {line}\n" for line in islice(plan_text(made, digest), LINES))
-    yield f"\n- page, with a picture: `{_page(path)}`\n- plan: `{path}`\n"
+    yield f"\n- page, with a picture: {linked(cluster, _page(path))}\n- plan: {linked(cluster, path)}\n"
 
 
 def _apply(plan_path: str, digest: str, directory: str, params: Mapping[str, Any], *more: str) -> None:

@@ -29,7 +29,7 @@ from dags.common.clusters import (
     clusters_path,
     load_clusters,
 )
-from dags.common.links import address, spark_address
+from dags.common.links import address, linked, spark_address
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -410,7 +410,7 @@ def test_timeouts_and_pools_of_dags(tmp_path: Path) -> None:
     assert file.dag_arguments()["dagrun_timeout"] is None
 
 
-def test_addresses_of_what_lies_below_the_output(tmp_path: Path) -> None:
+def test_addresses_of_what_lies_below_the_output_or_the_state(tmp_path: Path) -> None:
     links = "links: {output: 'https://w/x/', spark_history: 'http://h:18080'}"
     file = load_clusters(
         written(tmp_path, f"clusters: {{a: {{source: s, output: o, {links}}}, b: {{source: s, output: o}}}}")
@@ -419,5 +419,11 @@ def test_addresses_of_what_lies_below_the_output(tmp_path: Path) -> None:
     page = f"{a.output}/a/2026-11-25T02-30-00Z/_reports/1/report ü.html"
     assert address(a, page) == "https://w/x/a/2026-11-25T02-30-00Z/_reports/1/report%20%C3%BC.html"
     assert (address(a, "/elsewhere/report.html"), address(b, page)) == ("", "")
+    state = "clusters: {a: {source: s, output: o, state: 's3://b/state', links: {state: 'https://w/s'}}}"
+    elsewhere = load_clusters(written(tmp_path, state)).clusters["a"]
+    plan = elsewhere.state_path("_restores", "1", "plan.html")
+    assert address(elsewhere, plan) == "https://w/s/a/_restores/1/plan.html"
+    assert linked(elsewhere, plan) == f"[`{plan}`](https://w/s/a/_restores/1/plan.html)"
+    assert linked(a, plan) == f"`{plan}`"
     assert spark_address(a, "app-1") == "http://h:18080/history/app-1/jobs/"
     assert (spark_address(a, None), spark_address(b, "app-1")) == ("", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +67,13 @@ def test_what_is_referred_to_by_then_stays(place: Path) -> None:
     (place / "latest.json").write_text('{"path": "w0/r"}')
     assert maintain.remove(found, PARAMS) == {"deleted": 1, "kept": 1}
     assert left(place) == ["w0", "w2"]
+
+
+def test_what_an_attempt_before_has_deleted_counts_as_deleted(place: Path) -> None:
+    found = maintain.find(PARAMS, RUN, 1)
+    shutil.rmtree(place / "w0/r")
+    assert maintain.remove(found, PARAMS) == {"deleted": 2, "kept": 0}
+    assert left(place) == ["w2"]
 
 
 def test_another_list_than_the_approved_one_is_refused(place: Path) -> None:

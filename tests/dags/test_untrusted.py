@@ -90,7 +90,7 @@ def test_an_error_of_a_task(error: Exception) -> None:
 def test_the_approval_of_a_compaction() -> None:
     facts = {"bytes": 1, "bytes_left": 1, "profile": "p", "offsets_retention_ms": 1}
     rows = [{"reason": "expired", "kind": "offset", "group_id": text} for text in (*EVIL.values(), "a`b``c")]
-    body = "\n".join(compact.approval_lines(facts, rows, "p", "d"))
+    body = "\n".join(compact.approval_lines(facts, rows, "p", "d", str))
     assert obeyed(body) == []
     assert "``` a`b``c ```" in body
 
