@@ -85,3 +85,6 @@ def test_a_damaged_checkpoint_stops_the_pin_at_once(home: AirflowHome, place: Pa
     assert done.stdout.count("[DAG TEST] starting task_id=pin") == 1
     assert "[DAG TEST] starting task_id=replay" not in done.stdout
     assert published(place / "runs", "misfiled") == []
+    # The DAG's callback was called, with a DAG that has been serialized.
+    assert "Executing on_failure dag callback" in done.stdout
+    assert "get_template_env" not in done.stdout

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from pyarrow.fs import S3FileSystem
 
@@ -27,14 +28,16 @@ CREDENTIALS = {
 }
 
 START_SECONDS = 300
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """``environment`` is what a process needs to reach it by the URIs of one bucket."""
+    """``environment`` is what a process needs to reach it by the URIs of one bucket, ``directory`` the server's own."""
 
     environment: dict[str, str]
     bucket: str
+    directory: Path
 
     def uri(self, key: str) -> str:
         return f"s3://{self.bucket}/{key}"
@@ -47,26 +50,47 @@ class ObjectStore:
                 storage.write_atomic(target, path.read_bytes())
         return self.uri(key)
 
+    def hold(self, name: str, request: str) -> None:
+        """Have requests (``PUT /bucket/key?query``) that match the pattern wait, and never happen."""
+        # A pattern that is half written would match anything.
+        part = self.directory / f"{name}.part"
+        part.write_text(request)
+        part.rename(part.with_suffix(".hold"))
+
+    def held(self, name: str) -> str | None:
+        """The request that waits, if there is one."""
+        held = self.directory / f"{name}.held"
+        return held.read_text() if held.exists() else None
+
+    def release(self, name: str) -> None:
+        (self.directory / f"{name}.hold").unlink()
+
 
 @contextmanager
-def object_store() -> Iterator[ObjectStore]:
-    """A server with a bucket, for the time of the context; this process reaches it too."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+def object_store(age_days: float = 0) -> Iterator[ObjectStore]:
+    """A server with a bucket, for the time of the context; this process reaches it too.
+
+    Its objects say that they were written so many days before they were.
+    """
+    place = Path(tempfile.mkdtemp(prefix="regroup-store-"))
+    command = [sys.executable, "-m", "tests.log.held_store", str(place), str(age_days)]
     before = {name: os.environ.get(name) for name in (*CREDENTIALS, "AWS_ENDPOINT_URL")}
     with (
-        NamedTemporaryFile("w+") as log,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as server,
+        (place / "log").open("wb") as log,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log) as server,
     ):
         try:
-            endpoint, port = _address(server, Path(log.name))
+            endpoint, port = _address(server, place / "log")
             environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}
             os.environ.update(environment)
             # File systems are kept by bucket, so another server must have another.
             bucket = f"logs-{port}"
             S3FileSystem(allow_bucket_creation=True, endpoint_override=endpoint).create_dir(bucket)
-            yield ObjectStore(environment, bucket)
+            yield ObjectStore(environment, bucket, place)
         finally:
             server.terminate()
+            server.wait(60)
+            shutil.rmtree(place)
             for name, value in before.items():
                 if value is None:
                     os.environ.pop(name, None)
