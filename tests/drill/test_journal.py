@@ -20,6 +20,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_restore import recover_cluster
+from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.drill import journal
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.compare import compare
@@ -271,3 +272,28 @@ def test_the_recover_command_is_run_when_the_journal_is_full(tmp_path: Path, mor
         assert ran.exists()
         journal.write("verdict", outcome="failed")
     assert read_journal(path)[-1]["event"] == "verdict"
+
+
+@pytest.mark.parametrize("command, recovered", [("mkdir {ran}", True), ("true", False)])
+def test_the_recover_command_is_run_before_any_broker_is_asked(tmp_path: Path, command: str, recovered: bool) -> None:
+    path, ran = tmp_path / JOURNAL, tmp_path / "recovered"
+
+    def connect() -> Client:
+        if not ran.exists():
+            raise ClusterError("no bootstrap server can be used")
+        return cast(Client, SimpleNamespace(topic=lambda name: SimpleNamespace(partitions=())))
+
+    with Journal(path) as journal:
+        journal.write("drill", journal_version=JOURNAL_VERSION)
+        found = recover_cluster(
+            connect,
+            journal.write,
+            command.format(ran=ran),
+            in_sync_before={},
+            command_seconds=30,
+            limit_seconds=1,
+            by="a test",
+        )
+    [restored] = [event for event in read_journal(path) if event["event"] == "restored"]
+    reason = None if recovered else "no bootstrap server can be used"
+    assert (found, restored["restored"], restored["reason"]) == (recovered, recovered, reason)
