@@ -9,6 +9,7 @@ from coordinator_core.history.model import GroupHistory, Overtaken, Version
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_syncs, of_two_syncs
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
@@ -17,7 +18,13 @@ _SHOWN = 8
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
-    moves = moves_of(group)
+    syncs = explain_syncs(group)
+    yield from syncs.explanations
+    moves = {
+        kind: left
+        for kind, some in moves_of(group).items()
+        if (left := [move for move in some if id(move.after) not in syncs.puts])
+    }
     for _, some in _by_request(moves.get(MoveKind.RESET, ())):
         yield _reset(group, some)
     for kind, explain in _TOGETHER.items():
@@ -30,7 +37,7 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    rivals = rivals_of(group)
+    rivals = [one for one in rivals_of(group) if one.key not in syncs.keys]
     if rivals:
         yield _rivals(group, rivals)
     if group.trespasses:
@@ -347,12 +354,13 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
     key, turns = found[0]
     first, second = turns[0], turns[1]
     who = dict.fromkeys(_who(turn.version) for turn in turns)
+    are_syncs = of_two_syncs(found, group)
     return Explanation(
         "two-writers",
         Severity.WARNING,
         f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic}-"
         f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
-        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}.",
+        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}." + (TWO_SYNCS if are_syncs else ""),
         first.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -363,6 +371,7 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
         evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
         not_this=["It is no reset and no reprocessing: both sequences go on where they were."],
         now=[
+            *([ONE_WAY] if are_syncs else []),
             "Find the second client of this group id: one that uses assign(), runs in another environment, or was "
             "left behind by a deployment; give it a group id of its own.",
             "Until then a restart may begin at either of both offsets.",
