@@ -322,6 +322,21 @@ class Hole(NamedTuple):
 
 
 @dataclass(slots=True)
+class Leftovers:
+    """What the cleaner has left of batches without leaving a record of a group.
+
+    ``emptied`` counts empty batches by producer id, -1 for those without. ``markers`` counts end markers right behind
+    a hole, an empty batch or another such marker, of whose transaction nothing is left, by hour (epoch hours). All of
+    them have ``size_bytes``; the first is at ``place``.
+    """
+
+    emptied: dict[int, int] = field(default_factory=dict)
+    markers: dict[int, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    place: Place | None = None
+
+
+@dataclass(slots=True)
 class PartitionHistory:
     """One offsets partition. ``holes`` are the longest ranges that the cleaner has removed, ``missing`` counts all
     record offsets that are gone; ``formats`` are the first batches by message format and codec; ``state`` is what is
@@ -343,6 +358,7 @@ class PartitionHistory:
     formats: dict[tuple[int, int], Place] = field(default_factory=dict)
     clock: ClockBack | None = None
     """The farthest step back; the first of equal ones."""
+    leftovers: Leftovers = field(default_factory=Leftovers)
     state: PartitionState | None = None
 
 

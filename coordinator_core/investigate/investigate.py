@@ -20,6 +20,7 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
+from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
@@ -91,6 +92,7 @@ def investigate(
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
+            explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coordinator_core.log.types import ControlType
 from tests.history.incidents import GROUP, ORDERS, Incident, member, reads
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Log
+from tests.log.builders import build_empty_batch
 
 
 def synced(log: Log, values: range) -> Log:
@@ -61,7 +63,94 @@ def reset_undone(directory: Path, broken: bool) -> Path:
     return synced(log, range(8100, 8200, 10)).write(directory)
 
 
+def emptied(log: Log, producer_id: int) -> None:
+    """What the cleaner leaves of a batch whose records are all gone."""
+    is_transactional = producer_id >= 0
+    log.data += build_empty_batch(
+        log.next_offset,
+        producer_id=producer_id,
+        producer_epoch=0 if is_transactional else -1,
+        transactional=is_transactional,
+        timestamp=log.at,
+    )
+    log.next_offset += 1
+
+
+def transaction(log: Log, value: int) -> Log:
+    return log.commit(GROUP, dict.fromkeys(ORDERS, value), producer_id=7).marker(ControlType.COMMIT, 7)
+
+
+def kept_markers(directory: Path, broken: bool) -> Path:
+    """Streams with exactly once: the cleaner takes the commits, and leaves an empty batch and a marker of each."""
+    log = Log()
+    for _ in range(150):
+        if broken:
+            emptied(log, 7)
+            log.marker(ControlType.COMMIT, 7)
+        else:
+            log.skip(5)
+        log.wait(5 * MINUTE)
+    return transaction(log, 150).write(directory)
+
+
+def old_markers(directory: Path, broken: bool) -> Path:
+    """Cleanings come so often that the time after which a marker may go never passes."""
+    log = Log()
+    for _ in range(1500):
+        log.skip(4)
+        if broken:
+            log.marker(ControlType.COMMIT, 7)
+        log.wait(10 * MINUTE)
+    return transaction(log, 1500).write(directory)
+
+
+def rounds(directory: Path, broken: bool) -> Path:
+    """A cleaner that leaves an empty batch at the end of each of its rounds."""
+    log = Log().generation(GROUP, 1, member())
+    for _ in range(120 if broken else 1):
+        log.skip(50)
+        emptied(log, -1)
+        log.wait(HOUR)
+    return reads(log, GROUP, range(100, 110)).write(directory)
+
+
 WIDER = (
+    Incident(
+        "KAFKA-8335",
+        "2.1.1",
+        kept_markers,
+        "transaction-leftovers-pile-up",
+        ("150 empty batches and 150 end markers", "of producer 7", "KAFKA-8335"),
+        "Upgrade the brokers",
+        0,
+        "KAFKA-8335",
+        group=None,
+        now_ms=T0 + DAY,
+    ),
+    Incident(
+        "KAFKA-8522",
+        "2.8.2",
+        old_markers,
+        "transaction-leftovers-pile-up",
+        ("keeps 1,499 end markers", "more than 3 d older"),
+        "3.1 or later",
+        9,
+        "KAFKA-8522",
+        group=None,
+        now_ms=T0 + 12 * DAY,
+    ),
+    Incident(
+        "KAFKA-20452",
+        "4.3.1",
+        rounds,
+        "empty-batches",
+        ("120 empty batches", "end of a round"),
+        "Nothing is needed",
+        51,
+        "KAFKA-20452",
+        group=None,
+        now_ms=T0 + 6 * DAY,
+    ),
     Incident(
         "sync-over-own-commits",
         "3.9.2",
