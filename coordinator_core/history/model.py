@@ -274,6 +274,9 @@ class GroupHistory:
     largest_record_bytes: int = 0
     """Key and value."""
     largest_record: Place | None = None
+    longest_metadata: int = 0
+    """Characters of a commit's metadata."""
+    longest_place: Place | None = None
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
 

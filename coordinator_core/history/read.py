@@ -376,6 +376,9 @@ class HistoryReader:
             request = 0 if self._batch_is_request else meaning.value["commitTimestamp"]
             self._requests.setdefault((key.group_id, request), []).append(commit)
         metadata, meaning = _without_metadata(meaning)
+        if len(metadata) > self._group(key.group_id).longest_metadata:
+            history = self._group(key.group_id)
+            history.longest_metadata, history.longest_place = len(metadata), place
         replayer.replay_data(batch, records, record, meaning)
         kept = "" if self._texts is None else self._texts.add(metadata)
         if is_pending(batch, self._profile):

@@ -29,7 +29,7 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
-from coordinator_core.investigate.together import explain_together
+from coordinator_core.investigate.together import explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
@@ -99,6 +99,7 @@ def investigate(
     if groups is None:
         explanations += explain_replicas(histories, case)
         explanations += explain_together(histories)
+        explanations += explain_lost_together(histories)
     else:
         explanations += explain_new_groups(histories)
     shown = replace(

@@ -63,6 +63,11 @@ def _explained(
         verdict += f" This is {bug} of Kafka {case.profile.release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
     if read_again:
         verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
+    if kind is EndKind.NO_RULE and (moved := _coordinator_moved(group, first)):
+        verdict += (
+            f" The coordinator moved between the last commit and this (leader epoch {moved[0]} to {moved[1]}): one "
+            "that has loaded an older state of the group removes by that."
+        )
     if kind is EndKind.DELETE_GROUPS and not any(
         change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset
         for change in group.changes
@@ -192,6 +197,17 @@ def _may_be_age(removal: Removal) -> int | None:
         # By the bug that lets offsets of a rebalancing group expire, they age from their commits.
         age = removal.place.timestamp_ms - removal.value.commit_timestamp_ms
     return age if age >= SHORTEST_RETENTION_MS else None
+
+
+def _coordinator_moved(group: GroupHistory, removal: Removal) -> tuple[int, int] | None:
+    """Leader epochs of the last commit and of the tombstone, where they differ."""
+    committed = [
+        one.last_place.leader_epoch
+        for one in group.versions[removal.offset_key]
+        if one.last.record_offset == removal.value.record_offset
+    ]
+    epochs = committed[0] if committed else -1, removal.place.leader_epoch
+    return epochs if 0 <= epochs[0] < epochs[1] else None
 
 
 def _capture(case: Case) -> list[str]:

@@ -54,6 +54,12 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
     )
     if often and often[0][1] >= len(best) // 8:
         verdict += f"; {often[0][0]} joined {often[0][1]} times"
+    same = sum(not one.joined and not one.left for one in best)
+    if same > len(best) // 2:
+        verdict += (
+            f"; in {same} of them nobody joined or left: its members asked for it themselves, as they do when the "
+            "topics that they subscribe to (a pattern), or their partitions, change"
+        )
     is_connect = best[-1].protocol_type == "connect"
     if storm.quiet and not is_connect:
         verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
@@ -70,6 +76,11 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
         if begin.leader_epoch == end.leader_epoch
         else [],
         now=[
+            *(
+                ["Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it."]
+                if same > len(best) // 2
+                else []
+            ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
             "restarts.",
             "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",

@@ -168,11 +168,13 @@ class Log:
             records.append((encode_key(2, {"group": group}), None))
         return self.records(*records)
 
-    def generation(self, group: str, number: int, *members: Client, since: int | None = None) -> Log:
+    def generation(
+        self, group: str, number: int, *members: Client, since: int | None = None, protocol_type: str = "consumer"
+    ) -> Log:
         """GroupMetadata: a generation, or without members the group as it becomes Empty."""
         version = self.group_version
         value: dict[str, Any] = {
-            "protocolType": "consumer",
+            "protocolType": protocol_type,
             "generation": number,
             "protocol": "range" if members else None,
             "leader": members[0].member_id if members else None,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coordinator_core.log.types import ControlType
-from tests.history.incidents import GROUP, ORDERS, Incident, member, reads
-from tests.history.logs import DAY, HOUR, MINUTE, T0, Log
+from tests.history.incidents import GROUP, ORDERS, Incident, member, reads, topics
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
 from tests.log.builders import build_empty_batch
 
 
@@ -114,6 +114,114 @@ def rounds(directory: Path, broken: bool) -> Path:
     return reads(log, GROUP, range(100, 110)).write(directory)
 
 
+FIRST, SECOND = ORDERS[:2], ORDERS[2:]
+
+
+def hung_member(directory: Path, broken: bool, *, with_topics: bool = True) -> Path:
+    """One of two instances hangs in a batch; its heartbeats go on."""
+    log = Log().generation(
+        GROUP,
+        1,
+        member(*FIRST, member="c-1"),
+        member(*SECOND, member="c-2", instance_id="i-2", host="/10.0.0.2"),
+    )
+    for number in range(180):
+        log.wait(MINUTE).commit(GROUP, dict.fromkeys(FIRST, 1000 + 10 * number))
+        if number < 30 or not broken:
+            log.commit(GROUP, dict.fromkeys(SECOND, 1000 + 10 * number))
+    log.write(directory)
+    return topics(directory, *[(0, 2800)] * 4) if with_topics else directory
+
+
+def silent_member(directory: Path, broken: bool) -> Path:
+    """The same, and nothing is known of the topics."""
+    return hung_member(directory, broken, with_topics=False)
+
+
+def crash_loop(directory: Path, broken: bool) -> Path:
+    """The only instance is killed at the same record each time, and started again."""
+    log = Log().generation(GROUP, 1, member(member="c-0"))
+    reads(log, GROUP, range(1000, 1100, 10))
+    for turn in range(8):
+        log.wait(5 * MINUTE).generation(GROUP, 2 * turn + 2)
+        log.wait(5 * MINUTE).generation(GROUP, 2 * turn + 3, member(member=f"c-{turn + 1}"))
+        if not broken:
+            log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 1100 + 10 * turn))
+    return topics(log.write(directory), *[(0, 1170)] * 4)
+
+
+def gone_topic(directory: Path, broken: bool) -> Path:
+    """A topic was deleted while its group was on a release that leaves the offsets."""
+    log = reads(Log().generation(GROUP, 1, member()), GROUP, range(100, 200, 10))
+    if broken:
+        log.commit(GROUP, {("returns", 0): 77})
+    return topics(log.write(directory), *[(0, 190)] * 4)
+
+
+def two_protocols(directory: Path, broken: bool) -> Path:
+    """A Connect cluster was given the id of a group of consumers."""
+    log = reads(Log().generation(GROUP, 1, member()), GROUP, range(100, 200, 10))
+    log.wait(MINUTE).generation(GROUP, 2).wait(MINUTE)
+    kind = "connect" if broken else "consumer"
+    worker = Client("w-1", partitions=() if broken else ORDERS, client_id="connect-w-1", host="/10.0.0.7")
+    return log.generation(GROUP, 3, worker, protocol_type=kind).write(directory)
+
+
+def cluster_down(directory: Path, broken: bool) -> Path:
+    """A cluster was off for nine days; the first sweep after its start takes the offsets of all groups."""
+    log = Log()
+    groups = [f"{GROUP}-{name}" for name in "abcde"]
+    for name in groups:
+        log.generation(name, 1, member()).commit(name, dict.fromkeys(ORDERS, 500)).wait(1000).generation(name, 2)
+    log.epoch += 1
+    log.wait(9 * DAY if broken else DAY)
+    for name in groups if broken else ():
+        log.tombstones(name, *ORDERS, with_group=True)
+    return log.commit("other", {("events", 0): 1}).write(directory)
+
+
+def groups_deleted(directory: Path, broken: bool) -> Path:
+    """A clean-up job takes the groups of services that were scaled to nothing, one after the other."""
+    log = Log()
+    groups = [f"{GROUP}-{name}" for name in "abcde"]
+    for name in groups:
+        log.generation(name, 1, member()).commit(name, dict.fromkeys(ORDERS, 500)).wait(HOUR).generation(name, 2)
+    log.wait(HOUR // 2)
+    for name in groups[: 5 if broken else 1]:
+        log.wait(200).tombstones(name, *ORDERS, with_group=True)
+    return log.commit("other", {("events", 0): 1}).write(directory)
+
+
+def older_state(directory: Path, broken: bool) -> Path:
+    """A new coordinator that loaded an older state removes offsets that were committed an hour before."""
+    log = Log().generation("other", 1, member(member="o-1")).commit("other", dict.fromkeys(ORDERS, 90))
+    reads(log.generation(GROUP, 1, member()), GROUP, range(100, 160, 10))
+    log.epoch += 1
+    log.wait(HOUR)
+    if broken:
+        log.tombstones(GROUP, *ORDERS)
+    return log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 170)).write(directory)
+
+
+def pattern_storm(directory: Path, broken: bool) -> Path:
+    """Members subscribe to a pattern, and a job makes a topic every minute that matches."""
+    log = Log()
+    for number in range(40 if broken else 4):
+        names = ("orders", *(f"orders-{one}" for one in range(number)))
+        log.wait(MINUTE).generation(GROUP, number + 1, member(topics=names))
+        log.commit(GROUP, dict.fromkeys(ORDERS, 100 + number))
+    return log.write(directory)
+
+
+def long_metadata(directory: Path, broken: bool) -> Path:
+    """A client keeps what it has acknowledged out of order in the metadata, and it grows."""
+    log = Log().generation(GROUP, 1, member())
+    for number in range(40):
+        metadata = "x" * (100 * number if broken else 50)
+        log.wait(MINUTE).commit(GROUP, {ORDERS[0]: 100}, metadata=metadata)
+    return log.write(directory)
+
+
 WIDER = (
     Incident(
         "KAFKA-8335",
@@ -184,6 +292,98 @@ WIDER = (
         "reset-undone-by-sync",
         ("did not last", "from 8090 to 400", "at 8190 again"),
         "out of the sync",
+        40,
+    ),
+    Incident(
+        "hung-member",
+        "3.9.2",
+        hung_member,
+        "member-stopped",
+        ("instance i-2", "none of its 2 partitions", "stays at 1290", "3,020 records"),
+        "removeMembersFromConsumerGroup",
+        118,
+    ),
+    Incident(
+        "silent-member",
+        "3.9.2",
+        silent_member,
+        "member-silent",
+        ("instance i-2", "every 1 min until", "other members went on for 2.5 h"),
+        "Capture the topics",
+    ),
+    Incident(
+        "crash-loop",
+        "3.9.2",
+        crash_loop,
+        "restarts-without-progress",
+        ("started 8 times", "stays at 1090"),
+        "--shift-by",
+    ),
+    Incident(
+        "topic-is-gone",
+        "3.9.2",
+        gone_topic,
+        "committed-for-missing-topic",
+        ("1 committed offset", "returns-0 at 77", "no such topic"),
+        "--delete-offsets",
+        41,
+        now_ms=T0 + HOUR,
+    ),
+    Incident(
+        "connect-under-a-consumers-id",
+        "3.9.2",
+        two_protocols,
+        "protocol-type-changed",
+        ("consumer-1 on /10.0.0.1", "of connect (connect-w-1 on /10.0.0.7) in generation 3"),
+        "group.id of the Connect workers",
+        42,
+    ),
+    Incident(
+        "cluster-was-off",
+        "3.9.2",
+        cluster_down,
+        "groups-lost-offsets-together",
+        ("5 of 6 groups", "they expired", "for 9 d", "leader epoch 0 to 1"),
+        "before brokers are started",
+        30,
+        group=None,
+        now_ms=T0 + 10 * DAY,
+    ),
+    Incident(
+        "groups-deleted-by-a-job",
+        "3.9.2",
+        groups_deleted,
+        "groups-lost-offsets-together",
+        ("5 of 6 groups", "somebody deleted the groups", "30 min to 4.5 h old"),
+        "clean-up job",
+        group=None,
+        now_ms=T0 + DAY,
+    ),
+    Incident(
+        "older-state-loaded",
+        "3.9.2",
+        older_state,
+        "tombstones-without-a-rule",
+        ("no rule of this release", "leader epoch 0 to 1", "older state"),
+        "ACLs",
+        30,
+        group=None,
+    ),
+    Incident(
+        "pattern-storm",
+        "3.9.2",
+        pattern_storm,
+        "rebalance-storm",
+        ("40 times", "in 39 of them nobody joined or left", "a pattern"),
+        "narrow it",
+    ),
+    Incident(
+        "metadata-near-limit",
+        "3.9.2",
+        long_metadata,
+        "metadata-near-limit",
+        ("3,900 characters", "4,096 by default", "OFFSET_METADATA_TOO_LARGE"),
+        "write less",
         40,
     ),
 )
