@@ -10,10 +10,12 @@ from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, nam
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_syncs, of_two_syncs
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
+_PAUSED = 20
+"""Times the usual distance of commits without one."""
 
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -33,7 +35,10 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     jumped = moves.get(MoveKind.JUMPED, ())
     if after_failover := [move for move in jumped if move.coordinator_epochs]:
         yield _after_failover(group, after_failover)
-    if others := [move for move in jumped if not move.coordinator_epochs]:
+    others = [move for move in jumped if not move.coordinator_epochs]
+    if paused := [move for move in others if _is_pause(move, case)]:
+        yield _paused(group, paused)
+    if others := [move for move in others if not _is_pause(move, case)]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
@@ -311,6 +316,48 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             "Other groups of this offsets partition lack the same time: regroup investigate without --group.",
             "If a member was restarted then with auto.offset.reset=latest, records were skipped; stop the consumers "
             f"and set them back: {from_file(group.group_id)}",
+        ],
+    )
+
+
+def _is_pause(move: Move, case: Case) -> bool:
+    """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
+    before = move.before
+    bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
+    if bounds is not None and bounds[0] > before.last.committed_offset:
+        return False
+    took = before.last_place.timestamp_ms - before.place.timestamp_ms
+    quiet = move.after.place.timestamp_ms - before.last_place.timestamp_ms
+    read = before.last.committed_offset - before.first.committed_offset
+    return took > 0 and quiet >= _PAUSED * took / (before.commits - 1) and move.records * took <= 2 * read * quiet
+
+
+def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    """Members that went on reading while none of their commits came into the log."""
+    first = moves[0]
+    before, after = first.before.last_place, first.after.place
+    usual = (before.timestamp_ms - first.before.place.timestamp_ms) / max(1, first.before.commits - 1)
+    return _explanation(
+        group,
+        moves,
+        "commits-paused",
+        Severity.WARNING,
+        f"No commit of {group.group_id} is in the log for {span(after.timestamp_ms - before.timestamp_ms)} from "
+        f"{moment(before.timestamp_ms)} on, where one came every {span(usual)}; then {first.key.topic}-"
+        f"{first.key.partition} goes on from {first.before.last.committed_offset} to "
+        f"{first.after.first.committed_offset}, as far as it reads in that time ({count(len(moves), 'partition')}). "
+        "Its members read on and could not commit, or were stopped and have caught up.",
+        not_this=[
+            "The coordinator did not move: its leader epoch is the same.",
+            "It is no jump to the end of the log: the values go on at the usual pace.",
+        ],
+        now=[
+            "Look at the consumers' log for commits that failed at that time (NOT_ENOUGH_REPLICAS, timeouts, "
+            "COORDINATOR_NOT_AVAILABLE), and at the replicas of __consumer_offsets: fewer in sync than "
+            "min.insync.replicas refuse every commit of a partition.",
+            "Other groups of this offsets partition lack the same time, if it was the broker: regroup investigate "
+            "without --group.",
+            "Whoever was restarted in that time read again from the last commit before it.",
         ],
     )
 

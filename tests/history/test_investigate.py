@@ -131,6 +131,30 @@ def test_symptoms_lead_to_what_explains_them(tmp_path: Path, capfd: pytest.Captu
     assert run(["investigate", str(path), "--symptom", "the weather"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", "jumped-forward"),
+        ("The coordinator is loading and hence can't process requests", "transaction-leftovers-pile-up"),
+        ("Broker: Group coordinator not available", "offsets-topic-without-replicas"),
+        ("The coordinator is not aware of this member", "rebalance-storm"),
+        ("The metadata field of the offset request was too large: OFFSET_METADATA_TOO_LARGE", "metadata-near-limit"),
+        (
+            "The group member's supported protocols are incompatible with those of existing members",
+            "mixed-subscriptions",
+        ),
+        ("InconsistentGroupProtocolException", "protocol-type-changed"),
+        ("sync.group.offsets.enabled overwrites offsets", "synced-over-own-commits"),
+        ("__consumer_offsets grows, COMMIT markers are not removed", "transaction-leftovers-pile-up"),
+        ("pod in CrashLoopBackOff", "restarts-without-progress"),
+        ("GroupIdNotFoundException", "groups-lost-offsets-together"),
+        ("the reset did not last", "reset-undone-by-sync"),
+    ],
+)
+def test_error_texts_lead_to_what_explains_them(text: str, code: str) -> None:
+    assert code in (codes_for(text) or ())
+
+
 def test_every_symptom_leads_to_explanations_that_exist() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")

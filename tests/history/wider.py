@@ -222,6 +222,15 @@ def long_metadata(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
+def paused_commits(directory: Path, broken: bool) -> Path:
+    """The offsets topic had too few replicas in sync for three hours: each commit failed, and the members read on."""
+    log = reads(Log().generation(GROUP, 1, member()), GROUP, range(1000, 1600, 10))
+    log.commit("other", {("events", 0): 1})
+    if not broken:
+        reads(log, GROUP, range(1600, 3400, 10))
+    return reads(log.wait(180 * MINUTE if broken else 0), GROUP, range(3400, 3600, 10)).write(directory)
+
+
 WIDER = (
     Incident(
         "KAFKA-8335",
@@ -358,6 +367,15 @@ WIDER = (
         "clean-up job",
         group=None,
         now_ms=T0 + DAY,
+    ),
+    Incident(
+        "commits-refused-for-hours",
+        "3.9.2",
+        paused_commits,
+        "commits-paused",
+        ("for 3 h", "one came every 1 min", "from 1590 to 3400", "4 partitions"),
+        "min.insync.replicas",
+        242,
     ),
     Incident(
         "older-state-loaded",
