@@ -88,6 +88,15 @@ _BUGS = (
         "raise offsets.load.buffer.size above the batch; make the group smaller; upgrade",
     ),
     Bug(
+        "KAFKA-3894",
+        "The cleaner thread ends at a segment with more keys than its buffer holds",
+        (("0.8.2", "0.10.1"),),
+        "0.10.1.0",
+        "nothing is removed any more behind some record, while segments are closed",
+        "all compacted topics of that broker grow, and after a failover their groups wait for hours",
+        "raise log.cleaner.dedupe.buffer.size and restart the broker; upgrade",
+    ),
+    Bug(
         "KAFKA-12889",
         "The cleaner leaves empty segments",
         (("0.10", "3.0"),),

@@ -108,6 +108,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "load-at-risk",
             "heavy-writer",
             "not-cleaned",
+            "cleaner-stopped",
             "transaction-leftovers-pile-up",
         ),
     ),
@@ -252,6 +253,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         (
             "heavy-writer",
             "not-cleaned",
+            "cleaner-stopped",
             "hanging-transaction",
             "transaction-leftovers-pile-up",
             "empty-segments",

@@ -190,7 +190,8 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         default=None,
     )
     since = -1 if newest is None else newest.record_offset
-    starts = [one for one in rounds if one.joined and len(one.joined) == len(one.members)]
+    # Who takes the place of a member with the same instance id has not started because that one crashed.
+    starts = [one for one in rounds if one.joined and len(one.joined) == len(one.members) and not one.replaced]
     loop = [one for one in starts if one.place.record_offset > since]
     if newest is None or len(loop) < _STARTS or _at_ends(group, case):
         return

@@ -104,6 +104,23 @@ def old_markers(directory: Path, broken: bool) -> Path:
     return transaction(log, 1500).write(directory)
 
 
+def cleaner_stopped(directory: Path, broken: bool) -> Path:
+    """The cleaner died a while ago: what it had cleaned before is small, and the rest is as it was written."""
+    groups = [f"group-{number}" for number in range(8)]
+    keys = [("orders", number) for number in range(40)]
+    log = Log().commit("group-0", dict.fromkeys(keys, 7)).skip(100_000)
+    log.commit("group-1", dict.fromkeys(keys, 7)).roll()
+    for segment in range(4):
+        if not broken:
+            log.skip(5000)
+        for value in range(80):
+            for group in groups:
+                log.commit(group, dict.fromkeys(keys, 1000 * segment + value + 8))
+            log.wait(MINUTE)
+        log.roll()
+    return log.commit("group-2", dict.fromkeys(keys, 9999)).write(directory)
+
+
 def rounds(directory: Path, broken: bool) -> Path:
     """A cleaner that leaves an empty batch at the end of each of its rounds."""
     log = Log().generation(GROUP, 1, member())
@@ -257,6 +274,17 @@ WIDER = (
         now_ms=T0 + 12 * DAY,
     ),
     Incident(
+        "cleaner-stopped",
+        "2.8.2",
+        cleaner_stopped,
+        "cleaner-stopped",
+        ("up to record 100040", "4 closed segments with 102,400 records"),
+        "log-cleaner.log",
+        100_080,
+        group=None,
+        now_ms=T0 + DAY,
+    ),
+    Incident(
         "KAFKA-20452",
         "4.3.1",
         rounds,
@@ -310,7 +338,7 @@ WIDER = (
         "member-stopped",
         ("instance i-2", "none of its 2 partitions", "stays at 1290", "3,020 records"),
         "removeMembersFromConsumerGroup",
-        118,
+        119,
     ),
     Incident(
         "silent-member",
