@@ -279,6 +279,8 @@ class GroupHistory:
     longest_place: Place | None = None
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
+    producers: dict[int, list[tuple[int, Place]]] = field(default_factory=dict)
+    """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit."""
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""

@@ -382,6 +382,9 @@ class HistoryReader:
         replayer.replay_data(batch, records, record, meaning)
         kept = "" if self._texts is None else self._texts.add(metadata)
         if is_pending(batch, self._profile):
+            epochs = self._group(key.group_id).producers.setdefault(batch.producer_id, [])
+            if not epochs or epochs[-1][0] != batch.producer_epoch:
+                epochs.append((batch.producer_epoch, place))
             value = replayer.pending(key)[batch.producer_id]
             version = self._version(value, kept, place, group, owner, bool(members))
             self._pending.setdefault(batch.producer_id, {})[key] = version

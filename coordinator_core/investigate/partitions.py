@@ -23,6 +23,9 @@ _LOAD_BUFFER_BYTES = 5 << 20
 _TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
 _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
+_STORM_RECORDS = int(THRESHOLDS["storm_commits"].default)
+_STORM_RATE = THRESHOLDS["storm_commits_per_second"].default
+_STORM_MS = 60_000
 _SEGMENTS_EMPTY = 3
 _LEADERS = 6
 """Changes of the leader epoch in an hour: a rolling restart makes two."""
@@ -381,9 +384,11 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
     assert state is not None
     live = len(state.offsets) + len(state.groups)
     for group in history.groups.values():
-        if total < _HEAVY_RECORDS or group.records < _HEAVY_SHARE * total:
-            continue
         duration = max(1, history.last_ms - history.first_ms)
+        is_half = total >= _HEAVY_RECORDS and group.records >= _HEAVY_SHARE * total
+        is_storm = group.records >= _STORM_RECORDS and group.records * 1000 >= _STORM_RATE * duration
+        if not is_half and not (is_storm and duration >= _STORM_MS):
+            continue
         client = next((v.member for _, v in group.all_versions() if v.member is not None), None)
         who = "" if client is None else f", client {client.client_id} on {client.client_host}"
         cleaned = history.missing > 0

@@ -266,7 +266,10 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("lz4", "checksum"), ("old-lz4-checksum",)),
     (("connector",), ("connector-offsets-stay",)),
     (("no active members", "no members", "inactive"), ("commits-without-members", "group-is-empty", "share-group")),
-    (("ABORT", "PRODUCER_FENCED", "ProducerFenced"), ("transactions-aborted", "commit-overtaken")),
+    (
+        ("ABORT", "PRODUCER_FENCED", "ProducerFenced", "InvalidProducerEpoch", "INVALID_PRODUCER_EPOCH", "fenced"),
+        ("producer-begins-again", "transactions-aborted", "commit-overtaken"),
+    ),
     (("RecordTooLarge", "MESSAGE_TOO_LARGE", "UNKNOWN_SERVER_ERROR"), ("record-near-max-message-bytes",)),
     (("new group", "application.id", "renamed"), ("group-took-over", "group-is-new")),
     (("clock", "NTP", "timestamps"), ("clock-went-back",)),

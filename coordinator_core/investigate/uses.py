@@ -12,12 +12,17 @@ from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.releases import Release
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _ABORTED = 5
 _REGULAR = 3
 _SHOWN = 8
 _AT_LEAST_TWO = 2
+_EPOCHS = 6
+"""Epochs of a producer within an hour."""
+_EACH_TRANSACTION = Release.parse("4.0")
+"""From this release on transactions may have an epoch each (KIP-890)."""
 _STARTS = 5
 """Starts of a whole group without progress: a deployment is one or two."""
 _USUAL = 20
@@ -28,6 +33,7 @@ def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Explanations of what no broker and no expiry is to blame for."""
     rounds = rounds_of(group)
     yield from _aborted(group)
+    yield from _fenced(group, case)
     if rounds and rounds[-1].group_type is GroupType.SHARE:
         yield _share(group, rounds[-1])
     elif rounds:
@@ -79,6 +85,45 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
             ),
         ],
     )
+
+
+def _fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """A transactional id that is initialised again and again: each time what was under way is aborted."""
+    if case.profile.release >= _EACH_TRANSACTION:
+        return  # Each transaction has an epoch of its own.
+    for producer_id, epochs in group.producers.items():
+        close = next(
+            (
+                epochs[at : at + _EPOCHS]
+                for at in range(len(epochs) - _EPOCHS + 1)
+                if epochs[at + _EPOCHS - 1][1].timestamp_ms - epochs[at][1].timestamp_ms <= HOUR_MS
+            ),
+            None,
+        )
+        if close is None:
+            continue
+        (first_epoch, first), (last_epoch, last) = epochs[0], epochs[-1]
+        name = case.transactional_ids.get(producer_id)
+        named = f"Producer {producer_id}" if name is None else f"Transactional id {name} (producer {producer_id})"
+        yield Explanation(
+            "producer-begins-again",
+            Severity.WARNING,
+            f"{named}, which commits for {group.group_id}, began again {count(len(epochs) - 1, 'time')} from "
+            f"{moment(first.timestamp_ms)} to {moment(last.timestamp_ms)} (producer epoch {first_epoch} to "
+            f"{last_epoch}): two processes use one transactional.id and fence each other, or one restarts again and "
+            f"again; {count(group.dropped, 'commit')} of aborted transactions had no effect.",
+            first.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            evidence=[Event(place, f"first commit with producer epoch {epoch}") for epoch, place in close],
+            not_this=["The coordinator of the group is not at fault: the transaction coordinator hands out epochs."],
+            now=[
+                "Give each process a transactional.id of its own (Kafka Streams and Spring derive it: look for two "
+                "with one application.id or prefix and the same instance number); the fenced one logs "
+                "ProducerFencedException or InvalidProducerEpochException.",
+                "See who holds it: kafka-transactions.sh --bootstrap-server HOST:9092 describe --transactional-id ID",
+            ],
+        )
 
 
 def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:

@@ -248,6 +248,17 @@ def paused_commits(directory: Path, broken: bool) -> Path:
     return reads(log.wait(180 * MINUTE if broken else 0), GROUP, range(3400, 3600, 10)).write(directory)
 
 
+def fenced_producers(directory: Path, broken: bool) -> Path:
+    """Two instances with one transactional.id put each other out; each transaction of the loser is aborted."""
+    log = Log().generation(GROUP, 1, member())
+    for number in range(20):
+        epoch = number if broken else 0
+        fails = broken and number % 2 == 1
+        log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 100 + number), producer_id=7, producer_epoch=epoch)
+        log.wait(1000).marker(ControlType.ABORT if fails else ControlType.COMMIT, 7, producer_epoch=epoch)
+    return log.write(directory)
+
+
 WIDER = (
     Incident(
         "KAFKA-8335",
@@ -404,6 +415,15 @@ WIDER = (
         ("for 3 h", "one came every 1 min", "from 1590 to 3400", "4 partitions"),
         "min.insync.replicas",
         242,
+    ),
+    Incident(
+        "one-transactional-id-twice",
+        "3.9.2",
+        fenced_producers,
+        "producer-begins-again",
+        ("Producer 7", "19 times", "epoch 0 to 19", "40 commits of aborted"),
+        "transactional.id of its own",
+        1,
     ),
     Incident(
         "older-state-loaded",
