@@ -108,7 +108,7 @@ def cleaner_stopped(directory: Path, broken: bool) -> Path:
     """The cleaner died a while ago: what it had cleaned before is small, and the rest is as it was written."""
     groups = [f"group-{number}" for number in range(8)]
     keys = [("orders", number) for number in range(40)]
-    log = Log().commit("group-0", dict.fromkeys(keys, 7)).skip(100_000)
+    log = Log(commit_version=1).commit("group-0", dict.fromkeys(keys, 7)).skip(100_000)
     log.commit("group-1", dict.fromkeys(keys, 7)).roll()
     for segment in range(4):
         if not broken:
