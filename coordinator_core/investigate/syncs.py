@@ -190,8 +190,11 @@ def _reset_undone(group: GroupHistory, found: Sequence[_Takeover]) -> Explanatio
         put.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        evidence=[
+        events=[
             Event(first.own.last_place, f"{first.name}: {first.own.last.committed_offset}, before"),
+            Event(put.place, f"{first.name}: {put.first.committed_offset}, the reset"),
+        ],
+        evidence=[
             Event(put.place, f"{first.name}: {put.first.committed_offset}, the reset"),
             Event(put.last_place, f"{first.name}: {put.last.committed_offset}, set again"),
         ],
