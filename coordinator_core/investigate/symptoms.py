@@ -66,6 +66,8 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "synced-over-own-commits",
             "commits-missing-at-failover",
             "commits-paused",
+            "offsets-expired",
+            "offsets-deleted",
             "guest-in-group",
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
@@ -73,16 +73,7 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
         now=[
             "Look at the application's log for what comes before abortTransaction(): a record that fails each time, "
             "a transaction longer than transaction.timeout.ms, or a producer that is fenced by another one.",
-            "Move the record that fails to a dead letter topic, or past it: "
-            + consumer_groups(
-                group.group_id,
-                "--reset-offsets",
-                "--shift-by",
-                "1",
-                "--topic",
-                f"{key.topic}:{key.partition}",
-                "--execute",
-            ),
+            f"Move the record that fails to a dead letter topic, or past it: {_past(key)}",
         ],
     )
 
@@ -261,18 +252,15 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         now=[
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
             "that fails): the record behind that offset is the first suspect.",
-            "Past it, with the group stopped: "
-            + consumer_groups(
-                group.group_id,
-                "--reset-offsets",
-                "--shift-by",
-                "1",
-                "--topic",
-                f"{key.topic}:{key.partition}",
-                "--execute",
-            ),
+            f"Past it, with the group stopped: {_past(key)}",
         ],
     )
+
+
+def _past(key: OffsetKey) -> str:
+    """The command that passes one record of a partition."""
+    topic = f"{key.topic}:{key.partition}"
+    return consumer_groups(key.group_id, "--reset-offsets", "--shift-by", "1", "--topic", topic, "--execute")
 
 
 def _at_ends(group: GroupHistory, case: Case) -> bool:

@@ -259,6 +259,16 @@ def fenced_producers(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
+def begins_at_the_end(directory: Path, broken: bool) -> Path:
+    """A group was off for longer than the retention, and its consumers begin at the end (auto.offset.reset=latest)."""
+    log = reads(Log().generation(GROUP, 1, member()), GROUP, range(1000, 1300, 10)).generation(GROUP, 2)
+    log.wait((8 if broken else 6) * DAY)
+    if broken:
+        log.tombstones(GROUP, *ORDERS, with_group=True)
+    log.wait(HOUR).generation(GROUP, 3, member(member="c-2"))
+    return reads(log, GROUP, range(90_000 if broken else 1300, 90_100 if broken else 1400, 10)).write(directory)
+
+
 WIDER = (
     Incident(
         "KAFKA-8335",
@@ -424,6 +434,16 @@ WIDER = (
         ("Producer 7", "19 times", "epoch 0 to 19", "40 commits of aborted"),
         "transactional.id of its own",
         1,
+    ),
+    Incident(
+        "begins-at-the-end",
+        "3.9.2",
+        begins_at_the_end,
+        "offsets-expired",
+        ("expired", "354,840 records further", "auto.offset.reset=latest"),
+        "--from-file",
+        122,
+        now_ms=T0 + 9 * DAY,
     ),
     Incident(
         "older-state-loaded",
