@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
@@ -54,11 +55,13 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
     )
     if often and often[0][1] >= len(best) // 8:
         verdict += f"; {often[0][0]} joined {often[0][1]} times"
-    same = sum(not one.joined and not one.left for one in best)
-    if same > len(best) // 2:
-        verdict += (
-            f"; in {same} of them nobody joined or left: its members asked for it themselves, as they do when the "
-            "topics that they subscribe to (a pattern), or their partitions, change"
+    kept = [one for one in best if not (one.joined or one.left or one.cause.startswith("member "))]
+    if 2 * len(kept) > len(best):
+        verdict += f"; in {len(kept)} of them nobody joined or left: " + (
+            Counter(one.cause for one in kept).most_common(1)[0][0]
+            if kept[0].cause
+            else "its members asked for it themselves, as they do when the topics that they subscribe to (a pattern), "
+            "or their partitions, change"
         )
     is_connect = best[-1].protocol_type == "connect"
     if storm.quiet and not is_connect:
@@ -78,7 +81,7 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
         now=[
             *(
                 ["Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it."]
-                if same > len(best) // 2
+                if 2 * len(kept) > len(best)
                 else []
             ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "

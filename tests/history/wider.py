@@ -4,6 +4,7 @@ twin."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from coordinator_core.log.types import ControlType
 from tests.history.incidents import GROUP, ORDERS, Incident, member, reads, topics
@@ -269,6 +270,24 @@ def begins_at_the_end(directory: Path, broken: bool) -> Path:
     return reads(log, GROUP, range(90_000 if broken else 1300, 90_100 if broken else 1400, 10)).write(directory)
 
 
+def epoch_storm(directory: Path, broken: bool) -> Path:
+    """The same under KIP-848: the coordinator sees the new topics, and bumps the epoch for each."""
+    joined: dict[str, Any] = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "consumer-1",
+        "clientHost": "/10.0.0.1",
+        "subscribedTopicNames": [],
+        "subscribedTopicRegex": "orders.*",
+        "rebalanceTimeoutMs": 300_000,
+        "serverAssignor": None,
+    }
+    log = Log().modern((5, {"groupId": GROUP, "memberId": "A"}, joined), (3, {"groupId": GROUP}, {"epoch": 1}))
+    for epoch in range(2, 32 if broken else 5):
+        log.wait(MINUTE).modern((3, {"groupId": GROUP}, {"epoch": epoch}))
+    return log.write(directory)
+
+
 WIDER = (
     Incident(
         "KAFKA-8335",
@@ -461,6 +480,14 @@ WIDER = (
         pattern_storm,
         "rebalance-storm",
         ("40 times", "in 39 of them nobody joined or left", "a pattern"),
+        "narrow it",
+    ),
+    Incident(
+        "epoch-storm",
+        "4.1.0",
+        epoch_storm,
+        "rebalance-storm",
+        ("31 times", "in 30 of them nobody joined or left: topics or their partitions changed"),
         "narrow it",
     ),
     Incident(
