@@ -178,6 +178,8 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     hung = {member.member_id for _, member in owned} - {
         member.member_id for one, member in owned if not stands(one, case.now_ms)
     }
+    if rounds[-1].kind is not ChangeKind.GENERATION:
+        hung = set()  # An epoch of a KIP-848 group comes before the assignments that it brings.
     for member_id in sorted(hung):
         yield _member_stopped(group, [one for one, member in owned if member.member_id == member_id], owners, since)
     stopped = [one for one, member in owned if member.member_id not in hung and stands(one, newest[member.member_id])]

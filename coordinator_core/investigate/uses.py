@@ -179,7 +179,9 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
 def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """A member whose partitions are not committed any more, while those of others are; nothing tells what waits."""
     last = rounds[-1]
-    if case.topics is not None or len(last.members) < _AT_LEAST_TWO or group.changes[-1] is not last:
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = last.kind is ChangeKind.GENERATION and group.changes[-1] is last
+    if case.topics is not None or len(last.members) < _AT_LEAST_TWO or not is_assigned:
         return
     owners = {owned: one for one in last.members for owned in one.partitions or ()}
     newest: dict[str, Version] = {}
