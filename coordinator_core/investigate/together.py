@@ -7,7 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.history.model import Change, EndKind, GroupHistory, LeaderChange, PartitionHistory, Removal
+from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
+from coordinator_core.history.model import (
+    Certainty,
+    Change,
+    EndKind,
+    GroupHistory,
+    LeaderChange,
+    PartitionHistory,
+    Removal,
+)
 from coordinator_core.history.signs import HOUR_MS, rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
@@ -82,7 +91,12 @@ def explain_lost_together(histories: Sequence[PartitionHistory]) -> Iterator[Exp
     """Times at which at least half of the groups, and no fewer than three, lost committed offsets."""
     groups = [group for history in histories for group in history.groups.values() if group.versions or group.removals]
     losses = sorted(
-        (_Loss(one.place.timestamp_ms, group, one) for group in groups for one in group.removals),
+        (
+            _Loss(one.place.timestamp_ms, group, one)
+            for group in groups
+            for one in group.removals
+            if one.place.timestamp_ms >= 0
+        ),
         key=lambda one: (one.at_ms, one.group.offsets_partition, one.removal.place.record_offset),
     )
     leaders = [one for history in histories for one in history.leaders]
@@ -105,16 +119,28 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
         for one in leaders
         if one.pause_ms >= HOUR_MS and first.at_ms - HOUR_MS <= one.place.timestamp_ms <= last.at_ms
     ]
-    ages = [one.removal.age_ms for one in some if one.removal.age_ms is not None]
-    apart = max(ages, default=0) - min(ages, default=0)
+    ends = [(one.removal.age_ms, one.removal.end) for one in some]
+    ages = [
+        age
+        for age, end in ends
+        if age is not None and end is not None and end.certainty is Certainty.POSSIBLE and age >= SHORTEST_RETENTION_MS
+    ]
     # One that takes the youngest would have taken the oldest before.
-    is_no_sweep = kind in _REQUESTS | {EndKind.EXPIRY} and apart > _SWEEPS_MS and not stood
+    is_no_sweep = (
+        kind in _REQUESTS | {EndKind.EXPIRY}
+        and 2 * len(ages) > len(some)
+        and max(ages) - min(ages) > _SWEEPS_MS
+        and not stood
+    )
     if is_no_sweep:
         kind = kind if kind in _REQUESTS else EndKind.DELETE_GROUPS
     verdict = (
         f"{groups} of {count(known, 'group')} lost {count(len(some), 'committed offset')} within "
-        f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on: {_WAYS[kind]}."
+        f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on: {_WAYS[kind]}"
     )
+    if len(kinds) > 1 and not is_no_sweep:
+        verdict += f" ({', '.join(f'{name.value} {number:,}' for name, number in kinds.most_common())})"
+    verdict += "."
     if is_no_sweep:
         verdict += (
             f" No sweep took them: they were {span(min(ages))} to {span(max(ages))} old, and a retention that ends the "
