@@ -69,7 +69,7 @@ class Passing:
     """One offsets partition without the batches of magic 2 that have no record of ``groups``, wanted otherwise.
 
     None is passed where the id of a group has a U+FFFD: the kernel compares bytes. Never passed are control batches,
-    the first batch of a codec or leader epoch, batches from ``end_offset`` on, those of more than
+    empty ones, the first batch of a codec or leader epoch, batches from ``end_offset`` on, those of more than
     ``most_batch_bytes``, and what takes a closer look. What was passed is in ``passage``; who reads takes it from
     there.
     """

@@ -274,8 +274,13 @@ class GroupHistory:
     largest_record_bytes: int = 0
     """Key and value."""
     largest_record: Place | None = None
+    longest_metadata: int = 0
+    """Characters of a commit's metadata."""
+    longest_place: Place | None = None
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
+    producers: dict[int, list[tuple[int, Place]]] = field(default_factory=dict)
+    """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit."""
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""
@@ -322,6 +327,21 @@ class Hole(NamedTuple):
 
 
 @dataclass(slots=True)
+class Leftovers:
+    """What the cleaner has left of batches without leaving a record of a group.
+
+    ``emptied`` counts empty batches by producer id, -1 for those without. ``markers`` counts end markers right behind
+    a hole, an empty batch or another such marker, of whose transaction nothing is left, by hour (epoch hours). All of
+    them have ``size_bytes``; the first is at ``place``.
+    """
+
+    emptied: dict[int, int] = field(default_factory=dict)
+    markers: dict[int, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    place: Place | None = None
+
+
+@dataclass(slots=True)
 class PartitionHistory:
     """One offsets partition. ``holes`` are the longest ranges that the cleaner has removed, ``missing`` counts all
     record offsets that are gone; ``formats`` are the first batches by message format and codec; ``state`` is what is
@@ -343,6 +363,7 @@ class PartitionHistory:
     formats: dict[tuple[int, int], Place] = field(default_factory=dict)
     clock: ClockBack | None = None
     """The farthest step back; the first of equal ones."""
+    leftovers: Leftovers = field(default_factory=Leftovers)
     state: PartitionState | None = None
 
 

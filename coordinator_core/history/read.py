@@ -48,7 +48,8 @@ from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 ONE_ACT_MS = 25
 """The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
 _HOLES = 32
-_CLOCKS_DIFFER_MS = 3_600_000
+_HOUR_MS = 3_600_000
+_CLOCKS_DIFFER_MS = _HOUR_MS
 BORING_STEPS = 50
 SMALL_STEP = 1000
 FEW_COMMITS = 3
@@ -176,6 +177,7 @@ class HistoryReader:
         self._expected: int | None = None
         self._epoch = -1
         self._last_ms = -1
+        self._is_left = False
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
@@ -225,6 +227,7 @@ class HistoryReader:
         history.batches += passage.batches
         self._expected = history.end_offset = passage.next_offset
         self._last_ms = history.last_ms = max(self._last_ms, passage.max_timestamp)
+        self._is_left = False
         passage.begin()
 
     def _note_batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
@@ -235,6 +238,7 @@ class HistoryReader:
         place = Place(
             history.offsets_partition, first, time, segment.path, batch.position, batch.partition_leader_epoch
         )
+        self._note_leftover(batch, place)
         if self._expected is None:
             history.first_offset = first
             history.first_ms = time
@@ -254,6 +258,22 @@ class HistoryReader:
         self._last_ms = history.last_ms = max(self._last_ms, time)
         history.batches += 1
         history.formats.setdefault((batch.magic, batch.codec_id), place)
+
+    def _note_leftover(self, batch: Batch, place: Place) -> None:
+        """Batches that the cleaner emptied, and end markers of whose transaction nothing stands before them."""
+        found = self._history.leftovers
+        is_behind_hole = self._expected is not None and batch.base_offset > self._expected
+        if batch.magic >= 2 and batch.record_count == 0:
+            found.emptied[batch.producer_id] = found.emptied.get(batch.producer_id, 0) + 1
+        elif batch.is_control and (self._is_left or is_behind_hole):
+            hour = place.timestamp_ms // _HOUR_MS
+            found.markers[hour] = found.markers.get(hour, 0) + 1
+        else:
+            self._is_left = False
+            return
+        self._is_left = True
+        found.size_bytes += batch.size
+        found.place = found.place or place
 
     def _note_hole(self, first: int, end: int) -> None:
         self._history.missing += end - first
@@ -356,9 +376,15 @@ class HistoryReader:
             request = 0 if self._batch_is_request else meaning.value["commitTimestamp"]
             self._requests.setdefault((key.group_id, request), []).append(commit)
         metadata, meaning = _without_metadata(meaning)
+        if len(metadata) > self._group(key.group_id).longest_metadata:
+            history = self._group(key.group_id)
+            history.longest_metadata, history.longest_place = len(metadata), place
         replayer.replay_data(batch, records, record, meaning)
         kept = "" if self._texts is None else self._texts.add(metadata)
         if is_pending(batch, self._profile):
+            epochs = self._group(key.group_id).producers.setdefault(batch.producer_id, [])
+            if not epochs or epochs[-1][0] != batch.producer_epoch:
+                epochs.append((batch.producer_epoch, place))
             value = replayer.pending(key)[batch.producer_id]
             version = self._version(value, kept, place, group, owner, bool(members))
             self._pending.setdefault(batch.producer_id, {})[key] = version

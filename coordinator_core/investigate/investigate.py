@@ -20,6 +20,7 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
+from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
@@ -28,7 +29,7 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
-from coordinator_core.investigate.together import explain_together
+from coordinator_core.investigate.together import explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
@@ -91,12 +92,14 @@ def investigate(
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
+            explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
         explanations += explain_together(histories)
+        explanations += explain_lost_together(histories)
     else:
         explanations += explain_new_groups(histories)
     shown = replace(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
+from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -46,9 +47,10 @@ def _explained(
     end = first.end
     assert end is not None
     read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
+    skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
     if kind is EndKind.TOPIC_DELETION:
-        read_again = []  # A topic that is made again begins again.
-    severity = Severity.WARNING if read_again else Severity.INFO
+        read_again, skipped = [], []  # A topic that is made again begins again.
+    severity = Severity.WARNING if read_again or skipped else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
         severity = Severity.CRITICAL
     whose = "an active group" if had_members else "a group that was rebalancing" if bug else "a group without members"
@@ -63,6 +65,17 @@ def _explained(
         verdict += f" This is {bug} of Kafka {case.profile.release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
     if read_again:
         verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
+    if kind is EndKind.NO_RULE and (moved := _coordinator_moved(group, first)):
+        verdict += (
+            f" The coordinator moved between the last commit and this (leader epoch {moved[0]} to {moved[1]}): one "
+            "that has loaded an older state of the group removes by that."
+        )
+    if skipped:
+        records = sum(after.first.committed_offset - removal.value.committed_offset for removal, after in skipped)
+        verdict += (
+            f" {count(len(skipped), 'partition')} began again {records:,} records further: auto.offset.reset=latest "
+            "skipped them, or the retention of the topic had removed them."
+        )
     if kind is EndKind.DELETE_GROUPS and not any(
         change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset
         for change in group.changes
@@ -86,7 +99,7 @@ def _explained(
         at_ms=first.place.timestamp_ms,
         group_id=group.group_id,
         offsets_partition=group.offsets_partition,
-        events=_sequence(group, removals, read_again),
+        events=_sequence(group, removals, [*read_again, *skipped]),
         evidence=[
             Event(
                 removal.place,
@@ -100,14 +113,16 @@ def _explained(
         now=_now(group, case, kind, first, bug, severity),
         capture=_capture(case),
         restore={
-            removal.offset_key: removal.value.committed_offset for removal in removals if _is_gone(group, removal)
+            removal.offset_key: removal.value.committed_offset
+            for removal in removals
+            if _is_gone(group, removal) or any(removal is one for one, _ in skipped)
         },
         bug=bug,
     )
 
 
 def _sequence(
-    group: GroupHistory, removals: Sequence[Removal], read_again: Sequence[tuple[Removal, Version]]
+    group: GroupHistory, removals: Sequence[Removal], begun: Sequence[tuple[Removal, Version]]
 ) -> list[Event]:
     first, last = removals[0].place, removals[-1].place
     events: list[Event] = []
@@ -129,10 +144,10 @@ def _sequence(
         Event(
             version.place,
             f"{removal.offset_key.topic}-{removal.offset_key.partition} is committed again at "
-            f"{version.first.committed_offset}, {removal.value.committed_offset - version.first.committed_offset:,} "
-            "back",
+            f"{version.first.committed_offset}, {abs(by):,} " + ("further" if by > 0 else "back"),
         )
-        for removal, version in read_again[:_SHOWN]
+        for removal, version in begun[:_SHOWN]
+        for by in (version.first.committed_offset - removal.value.committed_offset,)
     ]
     return sorted(events, key=lambda event: event.place.record_offset)
 
@@ -194,6 +209,17 @@ def _may_be_age(removal: Removal) -> int | None:
     return age if age >= SHORTEST_RETENTION_MS else None
 
 
+def _coordinator_moved(group: GroupHistory, removal: Removal) -> tuple[int, int] | None:
+    """Leader epochs of the last commit and of the tombstone, where they differ."""
+    committed = [
+        one.last_place.leader_epoch
+        for one in group.versions[removal.offset_key]
+        if one.last.record_offset == removal.value.record_offset
+    ]
+    epochs = committed[0] if committed else -1, removal.place.leader_epoch
+    return epochs if 0 <= epochs[0] < epochs[1] else None
+
+
 def _capture(case: Case) -> list[str]:
     return [
         "Copy the offsets topic now: once the cleaner runs, the old values are gone, and tombstones after "
@@ -220,7 +246,18 @@ def _is_gone(group: GroupHistory, removal: Removal) -> bool:
 
 def _set_back(group: GroupHistory, removal: Removal) -> Version | None:
     """The first commit after the removal, if it is behind what was removed."""
-    for version in group.versions[removal.offset_key]:
-        if version.place.record_offset > removal.place.record_offset:
-            return version if version.first.committed_offset < removal.value.committed_offset else None
-    return None
+    after = _first_after(group, removal)
+    return after if after is not None and after.first.committed_offset < removal.value.committed_offset else None
+
+
+def _set_ahead(group: GroupHistory, removal: Removal) -> Version | None:
+    """The first commit after the removal, if it is further ahead than one is after a start from what was removed."""
+    after = _first_after(group, removal)
+    usual = max((one.largest_step for one in group.versions[removal.offset_key] if one is not after), default=0)
+    by = 0 if after is None else after.first.committed_offset - removal.value.committed_offset
+    return after if by > max(SMALL_STEP, BORING_STEPS * usual) else None
+
+
+def _first_after(group: GroupHistory, removal: Removal) -> Version | None:
+    versions = group.versions[removal.offset_key]
+    return next((one for one in versions if one.place.record_offset > removal.place.record_offset), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
@@ -54,6 +55,14 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
     )
     if often and often[0][1] >= len(best) // 8:
         verdict += f"; {often[0][0]} joined {often[0][1]} times"
+    kept = [one for one in best if not (one.joined or one.left or one.cause.startswith("member "))]
+    if 2 * len(kept) > len(best):
+        verdict += f"; in {len(kept)} of them nobody joined or left: " + (
+            Counter(one.cause for one in kept).most_common(1)[0][0]
+            if kept[0].cause
+            else "its members asked for it themselves, as they do when the topics that they subscribe to (a pattern), "
+            "or their partitions, change"
+        )
     is_connect = best[-1].protocol_type == "connect"
     if storm.quiet and not is_connect:
         verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
@@ -70,6 +79,11 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
         if begin.leader_epoch == end.leader_epoch
         else [],
         now=[
+            *(
+                ["Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it."]
+                if 2 * len(kept) > len(best)
+                else []
+            ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
             "restarts.",
             "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",

@@ -9,15 +9,24 @@ from coordinator_core.history.model import GroupHistory, Overtaken, Version
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_syncs, of_two_syncs
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
+_PAUSED = 20
+"""Times the usual distance of commits without one."""
 
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
-    moves = moves_of(group)
+    syncs = explain_syncs(group)
+    yield from syncs.explanations
+    moves = {
+        kind: left
+        for kind, some in moves_of(group).items()
+        if (left := [move for move in some if id(move.after) not in syncs.puts])
+    }
     for _, some in _by_request(moves.get(MoveKind.RESET, ())):
         yield _reset(group, some)
     for kind, explain in _TOGETHER.items():
@@ -26,11 +35,14 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     jumped = moves.get(MoveKind.JUMPED, ())
     if after_failover := [move for move in jumped if move.coordinator_epochs]:
         yield _after_failover(group, after_failover)
-    if others := [move for move in jumped if not move.coordinator_epochs]:
+    others = [move for move in jumped if not move.coordinator_epochs]
+    if paused := [move for move in others if _is_pause(move, case)]:
+        yield _paused(group, paused)
+    if others := [move for move in others if not _is_pause(move, case)]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    rivals = rivals_of(group)
+    rivals = [one for one in rivals_of(group) if one.key not in syncs.keys]
     if rivals:
         yield _rivals(group, rivals)
     if group.trespasses:
@@ -308,6 +320,48 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     )
 
 
+def _is_pause(move: Move, case: Case) -> bool:
+    """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
+    before = move.before
+    bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
+    if bounds is not None and bounds[0] > before.last.committed_offset:
+        return False
+    took = before.last_place.timestamp_ms - before.place.timestamp_ms
+    quiet = move.after.place.timestamp_ms - before.last_place.timestamp_ms
+    read = before.last.committed_offset - before.first.committed_offset
+    return took > 0 and quiet >= _PAUSED * took / (before.commits - 1) and move.records * took <= 2 * read * quiet
+
+
+def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    """Members that went on reading while none of their commits came into the log."""
+    first = moves[0]
+    before, after = first.before.last_place, first.after.place
+    usual = (before.timestamp_ms - first.before.place.timestamp_ms) / max(1, first.before.commits - 1)
+    return _explanation(
+        group,
+        moves,
+        "commits-paused",
+        Severity.WARNING,
+        f"No commit of {group.group_id} is in the log for {span(after.timestamp_ms - before.timestamp_ms)} from "
+        f"{moment(before.timestamp_ms)} on, where one came every {span(usual)}; then {first.key.topic}-"
+        f"{first.key.partition} goes on from {first.before.last.committed_offset} to "
+        f"{first.after.first.committed_offset}, as far as it reads in that time ({count(len(moves), 'partition')}). "
+        "Its members read on and could not commit, or were stopped and have caught up.",
+        not_this=[
+            "The coordinator did not move: its leader epoch is the same.",
+            "It is no jump to the end of the log: the values go on at the usual pace.",
+        ],
+        now=[
+            "Look at the consumers' log for commits that failed at that time (NOT_ENOUGH_REPLICAS, timeouts, "
+            "COORDINATOR_NOT_AVAILABLE), and at the replicas of __consumer_offsets: fewer in sync than "
+            "min.insync.replicas refuse every commit of a partition.",
+            "Other groups of this offsets partition lack the same time, if it was the broker: regroup investigate "
+            "without --group.",
+            "Whoever was restarted in that time read again from the last commit before it.",
+        ],
+    )
+
+
 def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanation:
     first = moves[0]
     records = sum(move.records for move in moves)
@@ -347,12 +401,13 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
     key, turns = found[0]
     first, second = turns[0], turns[1]
     who = dict.fromkeys(_who(turn.version) for turn in turns)
+    are_syncs = of_two_syncs(found, group)
     return Explanation(
         "two-writers",
         Severity.WARNING,
         f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic}-"
         f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
-        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}.",
+        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}." + (TWO_SYNCS if are_syncs else ""),
         first.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -363,6 +418,7 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
         evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
         not_this=["It is no reset and no reprocessing: both sequences go on where they were."],
         now=[
+            *([ONE_WAY] if are_syncs else []),
             "Find the second client of this group id: one that uses assign(), runs in another environment, or was "
             "left behind by a deployment; give it a group id of its own.",
             "Until then a restart may begin at either of both offsets.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +14,7 @@ from coordinator_core.history.signs import HOUR_MS, Seen, families
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -21,6 +23,9 @@ _LOAD_BUFFER_BYTES = 5 << 20
 _TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
 _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
+_STORM_RECORDS = int(THRESHOLDS["storm_commits"].default)
+_STORM_RATE = THRESHOLDS["storm_commits_per_second"].default
+_STORM_MS = 60_000
 _SEGMENTS_EMPTY = 3
 _LEADERS = 6
 """Changes of the leader epoch in an hour: a rolling restart makes two."""
@@ -30,6 +35,8 @@ _CLOSED = 2
 _MAX_MESSAGE_BYTES = 1_048_588
 """Default of ``max.message.bytes``."""
 _NEAR = 0.7
+_DIRTY = 0.75
+"""Share of the closed bytes that no cleaner has touched; one begins at ``min.cleanable.dirty.ratio``, 0.5."""
 
 
 def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
@@ -41,6 +48,7 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
     yield from _hanging(history, case)
     yield from _formats(history, case)
     yield from list(_heavy(history)) or _uncleaned(history, log)
+    yield from _cleaner_stopped(history, log, case)
     yield from _moving(history)
     yield from _clocks(history)
 
@@ -281,6 +289,55 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
     )
 
 
+def _cleaner_stopped(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
+    """A cleaner that has run, and has left alone all that was written since."""
+    assert history.state is not None
+    done = max(history.cleaned_to, log.cleaned_offset or 0)
+    dirty = [segment for segment in log.segments[:-1] if segment.base_offset >= done]
+    if not done or len(dirty) <= _CLOSED or not history.missing:
+        return
+    first, end = dirty[0].base_offset, log.segments[-1].base_offset
+    records, held = end - first, sum(group.records for group in history.groups.values())
+    live = len(history.state.offsets) + len(history.state.groups)
+    is_known = 2 * held >= history.end_offset - history.first_offset - history.missing
+    is_open = any(one.outcome is TransactionOutcome.OPEN for one in history.state.transactions)
+    share = sum(segment.size for segment in dirty) / max(1, sum(segment.size for segment in log.segments[:-1]))
+    # A hanging transaction holds the cleaner, too, and is told as such.
+    if not is_known or is_open or records < _HEAVY_RECORDS or 2 * live > records or share < _DIRTY:
+        return
+    oldest = replace(log, segments=tuple(dirty[:1]))
+    since = next((batch for _, batch in read_partition(oldest, on_damage=OnDamage.SALVAGE, damage=[])), None)
+    if since is None or history.last_ms - since.max_timestamp_ms < HOUR_MS:
+        return
+    bug = BUGS["KAFKA-3894"]
+    hit = bug.fits(case.profile.release)
+    known_by = "by its checkpoint" if log.cleaned_offset == done else "nothing was removed since"
+    place = Place(history.offsets_partition, since.base_offset, since.max_timestamp_ms, dirty[0].path, 0, -1)
+    yield _partition(
+        "cleaner-stopped",
+        Severity.WARNING,
+        f"The cleaner has not run on offsets partition {history.offsets_partition} since about "
+        f"{moment(since.max_timestamp_ms)}: up to record {done} it has ({known_by}), behind it {len(dirty)} closed "
+        f"segments with {records:,} records are as they were written, {share:.0%} of the closed bytes; {live:,} "
+        "records would stay. A load of its groups reads all of it."
+        + (f" {bug.id} ends cleaner threads of {case.profile.release}." if hit else ""),
+        history,
+        place,
+        evidence=[Event(place, "first record of the oldest segment that was never cleaned")],
+        not_this=[
+            "log.cleaner.enable is not false: a cleaner has run before.",
+            "No open transaction holds the cleaner back.",
+        ],
+        now=[
+            "Look for a dead cleaner thread in log-cleaner.log of the leader (uncleanable-partitions-count); restart "
+            "the broker, which starts the thread again, and see whether it dies at the same segment.",
+            *([bug.remedy[0].upper() + bug.remedy[1:] + "."] if hit else []),
+            "What compaction would leave: regroup stats SNAPSHOT",
+        ],
+        bug=bug.id if hit else None,
+    )
+
+
 def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
     """A broker whose clock was ahead: what expired meanwhile expired too early."""
     first = history.clock
@@ -327,9 +384,11 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
     assert state is not None
     live = len(state.offsets) + len(state.groups)
     for group in history.groups.values():
-        if total < _HEAVY_RECORDS or group.records < _HEAVY_SHARE * total:
-            continue
         duration = max(1, history.last_ms - history.first_ms)
+        is_half = total >= _HEAVY_RECORDS and group.records >= _HEAVY_SHARE * total
+        is_storm = group.records >= _STORM_RECORDS and group.records * 1000 >= _STORM_RATE * duration
+        if not is_half and not (is_storm and duration >= _STORM_MS):
+            continue
         client = next((v.member for _, v in group.all_versions() if v.member is not None), None)
         who = "" if client is None else f", client {client.client_id} on {client.client_host}"
         cleaned = history.missing > 0

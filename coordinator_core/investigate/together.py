@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.history.model import Change, GroupHistory, LeaderChange, PartitionHistory
-from coordinator_core.history.signs import rounds_of
+from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
+from coordinator_core.history.model import (
+    Certainty,
+    Change,
+    EndKind,
+    GroupHistory,
+    LeaderChange,
+    PartitionHistory,
+    Removal,
+)
+from coordinator_core.history.signs import HOUR_MS, rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity
@@ -18,6 +27,23 @@ _AT_ONCE_MS = 120_000
 _GROUPS = 3
 _SHARE = 0.5
 _SHOWN = 8
+_SWEEPS_MS = 1_800_000
+"""Ages that one sweep finds too old differ by less: ``offsets.retention.check.interval.ms`` is 10 minutes."""
+_REQUESTS = frozenset({EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE})
+_WAYS = {
+    EndKind.EXPIRY: "they expired",
+    EndKind.DELETE_GROUPS: "somebody deleted the groups (DeleteGroups)",
+    EndKind.OFFSET_DELETE: "somebody deleted the offsets (OffsetDelete)",
+    EndKind.TOPIC_DELETION: "a topic that they read was deleted",
+    EndKind.NO_RULE: "no rule of this release justifies it",
+}
+_REMEDIES = {
+    EndKind.EXPIRY: "Raise offsets.retention.minutes above the longest time that consumers are stopped.",
+    EndKind.DELETE_GROUPS: "Ask who ran kafka-consumer-groups.sh --delete, or a clean-up job, at that time.",
+    EndKind.OFFSET_DELETE: "Ask who ran kafka-consumer-groups.sh --delete-offsets at that time.",
+    EndKind.TOPIC_DELETION: "Ask who deleted the topic, if that was not meant.",
+    EndKind.NO_RULE: "Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).",
+}
 
 
 class _Round(NamedTuple):
@@ -53,6 +79,100 @@ def explain_together(histories: Sequence[PartitionHistory]) -> Iterator[Explanat
         if len(groups) >= max(_GROUPS, _SHARE * alive):
             yield _together(some, len(groups), alive, leaders)
         begin = end
+
+
+class _Loss(NamedTuple):
+    at_ms: int
+    group: GroupHistory
+    removal: Removal
+
+
+def explain_lost_together(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    """Times at which at least half of the groups, and no fewer than three, lost committed offsets."""
+    groups = [group for history in histories for group in history.groups.values() if group.versions or group.removals]
+    losses = sorted(
+        (
+            _Loss(one.place.timestamp_ms, group, one)
+            for group in groups
+            for one in group.removals
+            if one.place.timestamp_ms >= 0
+        ),
+        key=lambda one: (one.at_ms, one.group.offsets_partition, one.removal.place.record_offset),
+    )
+    leaders = [one for history in histories for one in history.leaders]
+    times = [one.at_ms for one in losses]
+    at = 0
+    while at < len(losses):
+        some = losses[at : bisect_right(times, times[at] + _AT_ONCE_MS)]
+        lost = {(one.group.offsets_partition, one.group.group_id) for one in some}
+        if len(lost) >= max(_GROUPS, _SHARE * len(groups)):
+            yield _lost_together(some, len(lost), len(groups), leaders)
+        at += len(some)
+
+
+def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequence[LeaderChange]) -> Explanation:
+    first, last = some[0], some[-1]
+    kinds = Counter(one.removal.end.kind for one in some if one.removal.end is not None)
+    kind = kinds.most_common(1)[0][0]
+    stood = [
+        one
+        for one in leaders
+        if one.pause_ms >= HOUR_MS and first.at_ms - HOUR_MS <= one.place.timestamp_ms <= last.at_ms
+    ]
+    ends = [(one.removal.age_ms, one.removal.end) for one in some]
+    ages = [
+        age
+        for age, end in ends
+        if age is not None and end is not None and end.certainty is Certainty.POSSIBLE and age >= SHORTEST_RETENTION_MS
+    ]
+    # One that takes the youngest would have taken the oldest before.
+    is_no_sweep = (
+        kind in _REQUESTS | {EndKind.EXPIRY}
+        and 2 * len(ages) > len(some)
+        and max(ages) - min(ages) > _SWEEPS_MS
+        and not stood
+    )
+    if is_no_sweep:
+        kind = kind if kind in _REQUESTS else EndKind.DELETE_GROUPS
+    verdict = (
+        f"{groups} of {count(known, 'group')} lost {count(len(some), 'committed offset')} within "
+        f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on: {_WAYS[kind]}"
+    )
+    if len(kinds) > 1 and not is_no_sweep:
+        verdict += f" ({', '.join(f'{name.value} {number:,}' for name, number in kinds.most_common())})"
+    verdict += "."
+    if is_no_sweep:
+        verdict += (
+            f" No sweep took them: they were {span(min(ages))} to {span(max(ages))} old, and a retention that ends the "
+            "youngest would have ended the oldest before."
+        )
+    now = [_REMEDIES[kind]]
+    if stood and kind is EndKind.EXPIRY:
+        down = max(stood, key=lambda one: one.pause_ms)
+        verdict += (
+            f" Nothing had been written to offsets partition {down.place.offsets_partition} for {span(down.pause_ms)} "
+            f"before (leader epoch {down.epoch_before} to {down.place.leader_epoch}): the cluster was down, longer "
+            "than the retention, and the first sweep after its start found everything too old."
+        )
+        now = [
+            "Raise offsets.retention.minutes before brokers are started after a long stop, and start consumers at "
+            "once: members protect the offsets of what they subscribe to from release 2.1 on.",
+            *now,
+        ]
+    return Explanation(
+        "groups-lost-offsets-together",
+        Severity.WARNING if kind is EndKind.NO_RULE or (stood and kind is EndKind.EXPIRY) else Severity.INFO,
+        verdict,
+        first.at_ms,
+        offsets_partition=first.group.offsets_partition,
+        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in stood[:_SHOWN]],
+        evidence=[
+            Event(one.removal.place, f"{one.group.group_id}: tombstone of {one.removal.offset_key.topic}")
+            for one in {one.group.group_id: one for one in reversed(some)}.values()
+        ][-_SHOWN:],
+        not_this=["It is no trouble of one group: the same took the offsets of all of them."],
+        now=[*now, "What each of them lost, and how to put it back: regroup investigate SNAPSHOT --group GROUP"],
+    )
 
 
 def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence[LeaderChange]) -> Explanation:

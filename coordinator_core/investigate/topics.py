@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
+from coordinator_core.history.model import ChangeKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -69,6 +69,7 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _unassigned(group, case)
     yield from _without_commit(group, case)
     yield from _recreated(group, case)
+    yield from _missing(group, case)
 
 
 def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
@@ -174,7 +175,14 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     if owned and all(stands(one, case.now_ms) for one, _ in owned):
         yield _all_stopped(group, [one for one, _ in owned], case)
         return
-    stopped = [one for one, member in owned if stands(one, newest[member.member_id])]
+    hung = {member.member_id for _, member in owned} - {
+        member.member_id for one, member in owned if not stands(one, case.now_ms)
+    }
+    if rounds[-1].kind is not ChangeKind.GENERATION:
+        hung = set()  # An epoch of a KIP-848 group comes before the assignments that it brings.
+    for member_id in sorted(hung):
+        yield _member_stopped(group, [one for one, member in owned if member.member_id == member_id], owners, since)
+    stopped = [one for one, member in owned if member.member_id not in hung and stands(one, newest[member.member_id])]
     if not stopped:
         return
     first = min(stopped, key=lambda one: one.since_ms)
@@ -203,6 +211,79 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
         f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
     ]
     yield found
+
+
+def _member_stopped(
+    group: GroupHistory, held: Sequence[_Held], owners: Mapping[tuple[str, int], Member], since_ms: int
+) -> Explanation:
+    """A member none of whose partitions goes on, while others of the group do."""
+    last = max(held, key=lambda one: one.since_ms)
+    member = owners[last.key[1:]]
+    found = _explanation(
+        group,
+        held,
+        "member-stopped",
+        Severity.WARNING,
+        f"{name_of(member)} is a member of {group.group_id} and goes on with none of its "
+        f"{count(len(held), 'partition')} since {moment(max(last.since_ms, since_ms))}, while other members go on: "
+        f"{last.name} stays at {last.committed}, {sum(one.lag for one in held):,} records wait.",
+    )
+    found.evidence = [one.event(f"{one.committed}, lag {one.lag}") for one in held[:_SHOWN]]
+    found.events = [step(one) for one in rounds_of(group)[-3:]]
+    found.not_this = [
+        "It is no rebalance: no generation came after the last one.",
+        "Its partitions are not without an owner, and the rest of the group is sound.",
+    ]
+    found.now = [
+        f"Take a thread dump of {member.client_id} on {member.client_host}: it heartbeats and does not poll, or hangs "
+        "in a batch; then restart it.",
+        *(
+            [
+                "A static member that is gone stays in the group, and its partitions unread, until session.timeout.ms "
+                f"has passed: start {member.instance_id} again, or removeMembersFromConsumerGroup with that id."
+            ]
+            if member.instance_id is not None
+            else []
+        ),
+        f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+    ]
+    return found
+
+
+def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Committed offsets of topics, or partitions, that the cluster does not have."""
+    topics = case.topics
+    if topics is None:
+        return
+    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
+    gone = {key: one for key, one in held.items() if topics.bounds(key.topic, key.partition) is None}
+    if not gone:
+        return
+    key, version = min(gone.items())
+    fewer = topics.bounds(key.topic, 0) is not None
+    until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in gone.values())
+    yield Explanation(
+        "committed-for-missing-topic",
+        Severity.INFO,
+        f"{count(len(gone), 'committed offset')} of {group.group_id} {'is' if len(gone) == 1 else 'are'} for what the "
+        f"cluster does not have: {key.topic}-{key.partition} at {version.last.committed_offset}; "
+        + (
+            "the topic has fewer partitions: it was deleted and made again. "
+            if fewer
+            else "there is no such topic (any more). "
+        )
+        + f"Tools show it without an end or a lag; it stays until about {moment(until)} unless somebody commits it, "
+        "and if the topic is made again, consumers begin there.",
+        version.last_place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[
+            Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+            for key, one in sorted(gone.items())
+        ][:_SHOWN],
+        not_this=["No consumer is stuck there: there is nothing to read."],
+        now=[f"Remove it: {consumer_groups(group.group_id, '--delete-offsets', '--topic', key.topic)}"],
+    )
 
 
 def _behind(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:

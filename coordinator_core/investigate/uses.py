@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
-from coordinator_core.groups.model import GroupType
-from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind
+from coordinator_core.groups.model import GroupType, OffsetKey
+from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
-from coordinator_core.rules.model import Severity
+from coordinator_core.releases import Release
+from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _ABORTED = 5
 _REGULAR = 3
 _SHOWN = 8
+_AT_LEAST_TWO = 2
+_EPOCHS = 6
+"""Epochs of a producer within an hour."""
+_EACH_TRANSACTION = Release.parse("4.0")
+"""From this release on transactions may have an epoch each (KIP-890)."""
+_STARTS = 5
+"""Starts of a whole group without progress: a deployment is one or two."""
 _USUAL = 20
 """Commits in a row that make a rhythm, and times its step that are out of it."""
 
@@ -24,13 +33,17 @@ def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Explanations of what no broker and no expiry is to blame for."""
     rounds = rounds_of(group)
     yield from _aborted(group)
+    yield from _fenced(group, case)
     if rounds and rounds[-1].group_type is GroupType.SHARE:
         yield _share(group, rounds[-1])
     elif rounds:
         yield from _never_committed(group, rounds, case)
-        yield from _silent(group, rounds, case)
+        yield from list(_silent(group, rounds, case)) or _silent_member(group, rounds, case)
+        yield from _crash_loop(group, rounds, case)
     yield from _from_outside(group, rounds, case)
     yield from _changed_type(group)
+    yield from _protocols(group, rounds)
+    yield from _long_metadata(group, case)
 
 
 def _aborted(group: GroupHistory) -> Iterator[Explanation]:
@@ -60,18 +73,48 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
         now=[
             "Look at the application's log for what comes before abortTransaction(): a record that fails each time, "
             "a transaction longer than transaction.timeout.ms, or a producer that is fenced by another one.",
-            "Move the record that fails to a dead letter topic, or past it: "
-            + consumer_groups(
-                group.group_id,
-                "--reset-offsets",
-                "--shift-by",
-                "1",
-                "--topic",
-                f"{key.topic}:{key.partition}",
-                "--execute",
-            ),
+            f"Move the record that fails to a dead letter topic, or past it: {_past(key)}",
         ],
     )
+
+
+def _fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """A transactional id that is initialised again and again: each time what was under way is aborted."""
+    if case.profile.release >= _EACH_TRANSACTION:
+        return  # Each transaction has an epoch of its own.
+    for producer_id, epochs in group.producers.items():
+        close = next(
+            (
+                epochs[at : at + _EPOCHS]
+                for at in range(len(epochs) - _EPOCHS + 1)
+                if epochs[at + _EPOCHS - 1][1].timestamp_ms - epochs[at][1].timestamp_ms <= HOUR_MS
+            ),
+            None,
+        )
+        if close is None:
+            continue
+        (first_epoch, first), (last_epoch, last) = epochs[0], epochs[-1]
+        name = case.transactional_ids.get(producer_id)
+        named = f"Producer {producer_id}" if name is None else f"Transactional id {name} (producer {producer_id})"
+        yield Explanation(
+            "producer-begins-again",
+            Severity.WARNING,
+            f"{named}, which commits for {group.group_id}, began again {count(len(epochs) - 1, 'time')} from "
+            f"{moment(first.timestamp_ms)} to {moment(last.timestamp_ms)} (producer epoch {first_epoch} to "
+            f"{last_epoch}): two processes use one transactional.id and fence each other, or one restarts again and "
+            f"again; {count(group.dropped, 'commit')} of aborted transactions had no effect.",
+            first.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            evidence=[Event(place, f"first commit with producer epoch {epoch}") for epoch, place in close],
+            not_this=["The coordinator of the group is not at fault: the transaction coordinator hands out epochs."],
+            now=[
+                "Give each process a transactional.id of its own (Kafka Streams and Spring derive it: look for two "
+                "with one application.id or prefix and the same instance number); the fenced one logs "
+                "ProducerFencedException or InvalidProducerEpochException.",
+                "See who holds it: kafka-transactions.sh --bootstrap-server HOST:9092 describe --transactional-id ID",
+            ],
+        )
 
 
 def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
@@ -131,6 +174,107 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
             f"{name_of(rounds[-1].members[0])}.",
         ],
     )
+
+
+def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
+    """A member whose partitions are not committed any more, while those of others are; nothing tells what waits."""
+    last = rounds[-1]
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = last.kind is ChangeKind.GENERATION and group.changes[-1] is last
+    if case.topics is not None or len(last.members) < _AT_LEAST_TWO or not is_assigned:
+        return
+    owners = {owned: one for one in last.members for owned in one.partitions or ()}
+    newest: dict[str, Version] = {}
+    for key, versions in group.versions.items():
+        owner, version = owners.get((key.topic, key.partition)), versions[-1]
+        if owner is not None and version.end is None:
+            known = newest.get(owner.member_id)
+            if known is None or known.last_place < version.last_place:
+                newest[owner.member_id] = version
+    latest_ms = max((one.last_place.timestamp_ms for one in newest.values()), default=-1)
+    for member in last.members:
+        silent = newest.get(member.member_id)
+        if silent is None or silent.commits < _USUAL:
+            continue
+        at = silent.last_place.timestamp_ms
+        usual = (at - silent.place.timestamp_ms) / (silent.commits - 1)
+        quiet = latest_ms - max(at, last.place.timestamp_ms)
+        if quiet < max(HOUR_MS, _USUAL * usual):
+            continue
+        yield Explanation(
+            "member-silent",
+            Severity.INFO,
+            f"{name_of(member)} is a member of {group.group_id}, committed every {span(usual)} until {moment(at)} "
+            f"(record {silent.last_place.record_offset}), and has not since, while other members went on for "
+            f"{span(quiet)}: it hangs, or its partitions have no new records.",
+            at,
+            group.group_id,
+            group.offsets_partition,
+            events=[step(one) for one in rounds[-3:]],
+            evidence=[Event(silent.last_place, f"newest commit of {name_of(member)}")],
+            not_this=["It is no rebalance: no generation came after the last one."],
+            now=[
+                "Capture the topics, too (regroup capture): with their ends this command says whether records wait.",
+                f"Take a thread dump of {member.client_id} on {member.client_host}.",
+            ],
+        )
+
+
+def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
+    """All members come and go, and nothing is read on: each start fails at the same record."""
+    newest = max(
+        (one.still or one.place for versions in group.versions.values() for one in versions[-1:]),
+        key=lambda place: place.record_offset,
+        default=None,
+    )
+    since = -1 if newest is None else newest.record_offset
+    # Who takes the place of a member with the same instance id has not started because that one crashed.
+    starts = [one for one in rounds if one.joined and len(one.joined) == len(one.members) and not one.replaced]
+    loop = [one for one in starts if one.place.record_offset > since]
+    if newest is None or len(loop) < _STARTS or _at_ends(group, case):
+        return
+    first, last = loop[0].place, loop[-1].place
+    key, stood = max(
+        ((key, versions[-1]) for key, versions in group.versions.items()), key=lambda one: one[1].last_place
+    )
+    yield Explanation(
+        "restarts-without-progress",
+        Severity.INFO if case.topics is None else Severity.WARNING,
+        f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
+        f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
+        f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record {newest.record_offset}). Each "
+        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before: they crash, or are killed, "
+        "at what comes next.",
+        first.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in loop[:_SHOWN]],
+        evidence=[Event(newest, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
+        not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
+        now=[
+            "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
+            "that fails): the record behind that offset is the first suspect.",
+            f"Past it, with the group stopped: {_past(key)}",
+        ],
+    )
+
+
+def _past(key: OffsetKey) -> str:
+    """The command that passes one record of a partition."""
+    topic = f"{key.topic}:{key.partition}"
+    return consumer_groups(key.group_id, "--reset-offsets", "--shift-by", "1", "--topic", topic, "--execute")
+
+
+def _at_ends(group: GroupHistory, case: Case) -> bool:
+    """Whether nothing is left to read, as far as topics tell."""
+    if case.topics is None:
+        return False
+    ends = [
+        (versions[-1].last.committed_offset, bounds[1])
+        for key, versions in group.versions.items()
+        if versions[-1].end is None and (bounds := case.topics.bounds(key.topic, key.partition)) is not None
+    ]
+    return all(committed >= end for committed, end in ends)
 
 
 def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
@@ -203,3 +347,57 @@ def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
             not_this=["The group was not deleted: its tombstone and the new records are of one moment."],
             now=["Nothing, if clients were moved: group.protocol of the members decides (consumer or classic)."],
         )
+
+
+def _protocols(group: GroupHistory, rounds: list[Change]) -> Iterator[Explanation]:
+    """One group id, used by members of different kinds in turn: those of one are refused while the other is there."""
+    kinds = [one for one in rounds if one.members and one.protocol_type]
+    turns = [
+        (before, after) for before, after in itertools.pairwise(kinds) if before.protocol_type != after.protocol_type
+    ]
+    if not turns:
+        return
+    before, after = turns[0]
+    yield Explanation(
+        "protocol-type-changed",
+        Severity.WARNING,
+        f"Group id {group.group_id} is used for two things: its members were of protocol type {before.protocol_type} "
+        f"({name_of(before.members[0])}) up to generation {before.generation}, and of {after.protocol_type} "
+        f"({name_of(after.members[0])}) in generation {after.generation} at {moment(after.place.timestamp_ms)}; "
+        f"{count(len(turns), 'such change')}. While one is there the other is refused (INCONSISTENT_GROUP_PROTOCOL).",
+        after.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for turn in turns[:3] for one in turn],
+        evidence=[step(before), step(after)],
+        not_this=["It is no change of the assignor or of group.protocol: workers of Connect are no consumers."],
+        now=["Give one of them a group id of its own: group.id of the Connect workers, or that of the consumers."],
+    )
+
+
+def _long_metadata(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Commits whose metadata is about to be refused, and with it the commit."""
+    known = {} if case.topics is None else case.topics.offsets_topic.thresholds
+    limit = known.get("offset_metadata_max_bytes", THRESHOLDS["offset_metadata_max_bytes"].default)
+    place = group.longest_place
+    if place is None or group.longest_metadata < THRESHOLDS["metadata_share"].default * limit:
+        return
+    yield Explanation(
+        "metadata-near-limit",
+        Severity.WARNING,
+        f"A commit of {group.group_id} has metadata of {group.longest_metadata:,} characters (record "
+        f"{place.record_offset}), and offset.metadata.max.bytes of the brokers is {limit:,.0f}"
+        + ("" if "offset_metadata_max_bytes" in known else " by default")
+        + ": a commit with more is refused with OFFSET_METADATA_TOO_LARGE, and its partition stays where it is.",
+        place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[Event(place, f"metadata of {group.longest_metadata:,} characters")],
+        not_this=["The offset itself does not matter: the broker refuses what its client writes beside it."],
+        now=[
+            "Let the client write less into the metadata, which grow with what it has in flight (acknowledged "
+            "records out of order, positions of its own).",
+            "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type brokers --entity-default --add-config "
+            f"offset.metadata.max.bytes={4 * int(limit)} (where the release takes it at run time; else restart)",
+        ],
+    )

@@ -138,6 +138,7 @@ def pass_status(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cyt
         or be32(data, at + BatchField.LEADER_EPOCH) > passage.leader_epoch
         or passage.codecs >> (batch.attributes & CODEC_BITS) & 1 == 0
         or batch.last_offset - batch.base_offset + 1 < batch.count
+        or batch.count == 0
     ):
         return Stop.UNUSUAL_RECORDS
     # Where offsets are missing and the next batch fits there, this one's offset is wrong.

@@ -114,7 +114,13 @@ class Log:
         self.base, self.data = self.next_offset, bytearray()
         return self
 
-    def records(self, *records: tuple[bytes, bytes | None], sequence: int = -1, producer_id: int = -1) -> Log:
+    def records(
+        self,
+        *records: tuple[bytes, bytes | None],
+        sequence: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+    ) -> Log:
         if self.magic < 2:
             for number, (key, value) in enumerate(records):
                 self.data += build_message(self.next_offset + number, key, value, magic=self.magic, timestamp=self.at)
@@ -125,7 +131,7 @@ class Log:
             list(records),
             timestamp=self.at,
             producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
+            producer_epoch=producer_epoch if producer_id >= 0 else -1,
             transactional=producer_id >= 0,
             base_sequence=sequence,
             leader_epoch=self.epoch,
@@ -143,6 +149,7 @@ class Log:
         committed_ms: int | None = None,
         metadata: str = "",
         producer_id: int = -1,
+        producer_epoch: int = 0,
     ) -> Log:
         """One OffsetCommit request."""
         when = self.at if committed_ms is None else committed_ms
@@ -160,6 +167,7 @@ class Log:
             ),
             sequence=0,
             producer_id=producer_id,
+            producer_epoch=producer_epoch,
         )
 
     def tombstones(self, group: str, *keys: tuple[str, int], with_group: bool = False) -> Log:
@@ -168,11 +176,13 @@ class Log:
             records.append((encode_key(2, {"group": group}), None))
         return self.records(*records)
 
-    def generation(self, group: str, number: int, *members: Client, since: int | None = None) -> Log:
+    def generation(
+        self, group: str, number: int, *members: Client, since: int | None = None, protocol_type: str = "consumer"
+    ) -> Log:
         """GroupMetadata: a generation, or without members the group as it becomes Empty."""
         version = self.group_version
         value: dict[str, Any] = {
-            "protocolType": "consumer",
+            "protocolType": protocol_type,
             "generation": number,
             "protocol": "range" if members else None,
             "leader": members[0].member_id if members else None,
@@ -192,9 +202,14 @@ class Log:
             sequence=0,
         )
 
-    def marker(self, kind: ControlType, producer_id: int) -> Log:
+    def marker(self, kind: ControlType, producer_id: int, *, producer_epoch: int = 0) -> Log:
         self.data += build_control_batch(
-            self.next_offset, kind, producer_id=producer_id, timestamp=self.at, leader_epoch=self.epoch
+            self.next_offset,
+            kind,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=self.at,
+            leader_epoch=self.epoch,
         )
         self.next_offset += 1
         return self

@@ -16,8 +16,9 @@ from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.recorded import Part, parts, unpack
 from tests.history.sharing import SHARING
+from tests.history.wider import WIDER
 
-ALL = (*INCIDENTS, *FURTHER, *SHARING)
+ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER)
 HEADER = "| incident | command | answer | broker |\n|---|---|---|---|"
 RECORDED_HEADER = "| recorded | command | answer |\n|---|---|---|"
 

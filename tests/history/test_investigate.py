@@ -17,6 +17,7 @@ from coordinator_core.releases import Release
 from tests.cases import CASES, Case, cross_section
 from tests.history.incidents import INCIDENTS
 from tests.history.logs import MINUTE, T0, Client, Log, group_histories
+from tests.history.wider import cleaner_stopped
 
 KEY = ("orders", 0)
 NOW = ["--now-ms", str(T0 + 60 * MINUTE)]
@@ -129,6 +130,40 @@ def test_symptoms_lead_to_what_explains_them(tmp_path: Path, capfd: pytest.Captu
     assert json.loads(out(capfd, *common, "customers were billed twice"))["explanations"]
     assert not json.loads(out(capfd, *common, "FENCED_INSTANCE_ID"))["explanations"]
     assert run(["investigate", str(path), "--symptom", "the weather"]) == 2
+
+
+@pytest.mark.parametrize(("release", "bug"), [("0.10.0.1", "KAFKA-3894"), ("2.8.2", None)])
+def test_a_cleaner_that_stopped_is_a_bug_of_old_releases(
+    release: str, bug: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = cleaner_stopped(tmp_path / "log", True)
+    document = json.loads(out(capfd, str(path), "--kafka-version", release, *NOW, "--format", "json"))
+    (told,) = [one for one in document["explanations"] if one["code"] == "cleaner-stopped"]
+    assert (told["bug"] or {}).get("id") == bug
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", "jumped-forward"),
+        ("The coordinator is loading and hence can't process requests", "transaction-leftovers-pile-up"),
+        ("Broker: Group coordinator not available", "offsets-topic-without-replicas"),
+        ("The coordinator is not aware of this member", "rebalance-storm"),
+        ("The metadata field of the offset request was too large: OFFSET_METADATA_TOO_LARGE", "metadata-near-limit"),
+        (
+            "The group member's supported protocols are incompatible with those of existing members",
+            "mixed-subscriptions",
+        ),
+        ("InconsistentGroupProtocolException", "protocol-type-changed"),
+        ("sync.group.offsets.enabled overwrites offsets", "synced-over-own-commits"),
+        ("__consumer_offsets grows, COMMIT markers are not removed", "transaction-leftovers-pile-up"),
+        ("pod in CrashLoopBackOff", "restarts-without-progress"),
+        ("GroupIdNotFoundException", "groups-lost-offsets-together"),
+        ("the reset did not last", "reset-undone-by-sync"),
+    ],
+)
+def test_error_texts_lead_to_what_explains_them(text: str, code: str) -> None:
+    assert code in (codes_for(text) or ())
 
 
 def test_every_symptom_leads_to_explanations_that_exist() -> None:
