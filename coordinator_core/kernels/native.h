@@ -19,33 +19,17 @@
 
 typedef const unsigned char *regroup_bytes;
 
-static inline int64_t load_be64(regroup_bytes first, regroup_bytes last) {
-    uint64_t word;
-    (void)last;
-    memcpy(&word, first, 8);
-    return (int64_t)REGROUP_BIG(64, word);
-}
-
-static inline int64_t load_be32(regroup_bytes first, regroup_bytes last) {
-    uint32_t word;
-    (void)last;
-    memcpy(&word, first, 4);
-    return (int32_t)REGROUP_BIG(32, word);
-}
-
-static inline int64_t load_be16(regroup_bytes first, regroup_bytes last) {
-    uint16_t word;
-    (void)last;
-    memcpy(&word, first, 2);
-    return (int16_t)REGROUP_BIG(16, word);
-}
-
-static inline uint64_t load_le64(regroup_bytes first, regroup_bytes last) {
-    uint64_t word;
-    (void)last;
-    memcpy(&word, first, 8);
-    return REGROUP_LITTLE(64, word);
-}
+#define REGROUP_LOAD(name, kind, bits, in_order) \
+    static inline kind##64_t load_##name(regroup_bytes first, regroup_bytes last) { \
+        uint##bits##_t word; \
+        (void)last; \
+        memcpy(&word, first, sizeof word); \
+        return (kind##bits##_t)in_order(bits, word); \
+    }
+REGROUP_LOAD(be64, int, 64, REGROUP_BIG)
+REGROUP_LOAD(be32, int, 32, REGROUP_BIG)
+REGROUP_LOAD(be16, int, 16, REGROUP_BIG)
+REGROUP_LOAD(le64, uint, 64, REGROUP_LITTLE)
 
 /* Both halves of a product together: no bits of the factors have an effect that is known without the other factor. */
 static inline uint64_t folded_product(uint64_t left, uint64_t right) {
