@@ -127,7 +127,7 @@ class Claim:
                 self._say(renewals)
                 self._at_renewal()
             except (RegroupError, OSError):
-                # What is put next finds the same, and says so.
+                # The next put finds the same, and says so.
                 continue
 
 

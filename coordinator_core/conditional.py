@@ -31,7 +31,7 @@ It may be called again, also with what it has made itself: a put whose answer wa
 
 _TRIES = 20
 _PASSING = re.compile(r"HTTP error: |status code: (5\d\d|429)\b")
-"""What obstore says when a later try may do."""
+"""Texts of obstore's errors after which a later try may succeed."""
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 
 

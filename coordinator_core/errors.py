@@ -48,7 +48,7 @@ _LACKS = (
     (MemoryError, "", "not enough memory"),
     (OSError, os.strerror(errno.ENOMEM), "not enough memory"),
     (OSError, os.strerror(errno.EMFILE), "too many open files"),
-    # What the dynamic linker says of a library for which there is no room.
+    # The dynamic linker's text for a library for which there is no room.
     (ImportError, "failed to map segment", "not enough memory"),
     (ImportError, "cannot allocate memory", "not enough memory"),
     (RuntimeError, "can't start new thread", "not enough memory, or too many threads"),
@@ -59,7 +59,7 @@ _LACKS = (
 
 
 def lack_behind(error: BaseException | None) -> str | None:
-    """What the process may have no more of, where that is why it failed; the error may have led to others."""
+    """The resource that the process lacks, where the lack is the cause; the error may have led to others."""
     while error is not None:
         for kind, words, said in _LACKS:
             if isinstance(error, kind) and words in str(error):
@@ -69,7 +69,7 @@ def lack_behind(error: BaseException | None) -> str | None:
 
 
 _DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF))
-"""What is no fault of the path; ``EBADF`` is standard output that was closed."""
+"""Errors that are no fault of the path; ``EBADF`` is standard output that was closed."""
 
 
 def not_written(path: str, error: OSError) -> RegroupError:

@@ -35,7 +35,7 @@ _PASSING = re.compile(
     r"|HTTP status (5\d\d|429)\b"
     r"|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED)\b"
 )
-"""What pyarrow says of S3 (``ErrorToStatus`` in Arrow's ``s3_internal.h``) and of GCS when a later try may do."""
+"""Errors of pyarrow after which a later try may succeed: S3 (``ErrorToStatus`` in Arrow's ``s3_internal.h``), GCS."""
 
 
 def user_cache(name: str) -> str:

@@ -96,7 +96,7 @@ VALUE_SETS: dict[tuple[str, str], tuple[str, ...]] = {
     ("transactions", "outcome"): tuple(TransactionOutcome),
 }
 
-# Smallest value of a column, in whatever table it is. What a client or an old broker chose is a warning.
+# Smallest value of a column, in every table. A value that a client or an old broker chose is a warning.
 MINIMA: dict[str, tuple[int, Severity]] = {
     "partition": (0, Severity.CRITICAL),
     "position": (0, Severity.CRITICAL),

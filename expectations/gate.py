@@ -98,7 +98,7 @@ class Question:
         return {} if self.reconciled is None else self.reconciled.refusals()
 
     def checks(self, suite: str) -> list[Check]:
-        """Those that are asked for."""
+        """The checks that are asked for."""
         return [check for check in self.declarations[suite] if check.code not in self.refused]
 
     def table(self, suite: str) -> StoredTable | None:

@@ -135,7 +135,7 @@ def _merged(
         for of_shard in zip(*(part.shards for part in of_partition), strict=True)
     ]
     shards = _by_partition(in_tasks(context, partial(tasks.merge_one_shard, rules=rules), of_shards))
-    # What combines a giant takes longest, and one core: the others are merged beside it.
+    # The task that combines a giant takes longest, and one core: the others are merged beside it.
     whole = [WholePartition(folds, cuts[number], shards[number]) for number, folds in giants.items()]
     whole += [WholePartition(folds) for folds in small]
     return in_tasks(context, partial(tasks.merge, rules=rules), whole)

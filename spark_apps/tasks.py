@@ -92,7 +92,7 @@ class CutFolds:
     offsets_partition: int
     path: str
     ends: tuple[int, ...]
-    """Where the heads and each shard end, in bytes."""
+    """End of the heads and of each shard, in bytes."""
 
     @property
     def heads(self) -> FileRange:

@@ -10,13 +10,16 @@ from coordinator_core.cli.options import Format, format_option, write_json, writ
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.catalogs import open_tables
 from coordinator_core.runs.read import open_run
+from coordinator_core.runs.registered import DEFAULT_NAMESPACE
 from coordinator_core.untrusted import visible
 
 
 @click.command("register")
 @click.argument("path", metavar="RUN")
 @click.option("--catalog", required=True, metavar="NAME", help="Catalogue, by its name for pyiceberg.")
-@click.option("--namespace", default="regroup", show_default=True, metavar="NAME", help="Namespace of the tables.")
+@click.option(
+    "--namespace", default=DEFAULT_NAMESPACE, show_default=True, metavar="NAME", help="Namespace of the tables."
+)
 @click.option(
     "--property",
     "given",

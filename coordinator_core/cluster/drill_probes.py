@@ -47,7 +47,7 @@ _REFUSED = {
     "GROUP_AUTHORIZATION_FAILED": f"Group:{PREFIX}*",
     "TOPIC_AUTHORIZATION_FAILED": f"Topic:{OFFSETS_TOPIC}",
 }
-"""What a canary may not read, by the answer that says so."""
+"""Kind of data that a canary may not read, by the answer that says so."""
 
 Note = Callable[..., None]
 """``note(event, **values)``: where events go (:meth:`Journal.write`)."""

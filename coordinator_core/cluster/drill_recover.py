@@ -88,7 +88,7 @@ def _taken(journal: str | Path, seconds: float) -> Journal:
                 raise
         begin = read_journal(journal, shapes=RECOVERED)[0]
         if not told and begin["host"] == socket.gethostname():
-            # Whoever holds the lock is the drill: its process id is not another's meanwhile.
+            # The process that holds the lock is the drill: no other has its process id meanwhile.
             with suppress(ProcessLookupError):
                 os.kill(begin["pid"], signal.SIGTERM)
             told = True

@@ -139,7 +139,7 @@ def ask_coordinators(
 
 
 def waiting_text(code: int) -> str:
-    """What a coordinator says that is to be asked again, and what may help."""
+    """The answer of a coordinator that is to be asked again, and a remedy."""
     return error_name(code) + (_BEHIND if code == Errors.NOT_COORDINATOR else "")
 
 

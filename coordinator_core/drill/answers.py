@@ -158,7 +158,7 @@ class Failover:
         return _first_error(replies[0]).name if replies else WAITS
 
     def _requests(self) -> list[Ask]:
-        """What a client asks. A heartbeat of a member with an epoch may count that up, so it comes behind the rest."""
+        """Requests of a client. A heartbeat of a member with an epoch may raise that epoch, so it comes last."""
         group = self._group
         member = next(iter(_members(group)), None)
         heartbeat: list[Ask] = [] if member is None else [_heartbeat(group, member)]

@@ -134,7 +134,7 @@ class _Load(_Phase):
 
 
 RECOVERED: Shapes = {"drill": _Recoverable, "partition": _Partition, "verdict": _Verdict}
-"""What a recovery needs: nothing else may keep it from the recover command."""
+"""Events that a recovery needs: nothing else may keep it from the recover command."""
 
 COMPARED: Shapes = {
     "drill": _Drill,
@@ -156,7 +156,7 @@ COMPARED: Shapes = {
     "load": _Load,
     "trouble": _Text,
 }
-"""What a comparison with a prediction reads."""
+"""Events that a comparison with a prediction reads."""
 
 
 class _Restore(TypedDict):
@@ -176,4 +176,4 @@ class _GroupEnds(_GroupBegins):
 
 
 RESTORED: Shapes = {"restore": _Restore, "captured": _Captured, "begin": _GroupBegins, "end": _GroupEnds}
-"""What verifying, going on with and undoing an applied plan reads."""
+"""Events that verify, resumption and rollback of an applied plan read."""

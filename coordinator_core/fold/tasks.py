@@ -131,7 +131,7 @@ def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFil
                 runs.append([])
                 left = most
             runs[-1].append(task)
-            # What follows segments of which nothing belongs to the log begins a run.
+            # A run begins behind segments of which nothing belongs to the log.
             is_alone = is_alone or any(_is_empty(task, end_offset) for _, end_offset in task.ranges)
             left = -1 if is_alone else left - task.size
     return [_joined(run) for run in runs]
@@ -166,7 +166,7 @@ def is_compressed(segment: SegmentFile) -> bool:
     try:
         head = storage.read(segment.path, HEADER_BYTES)
     except UsageError:
-        # Who folds it says what is wrong.
+        # The fold reports the error.
         return False
     return len(head) == HEADER_BYTES and head[BatchField.ATTRIBUTES + 1] & CODEC_BITS != 0
 

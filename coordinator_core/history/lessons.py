@@ -1,6 +1,6 @@
-"""What groups tell about each other: what else was deleted, how old it was, and where the offsets of a topic stayed.
+"""Facts that groups tell about each other: other deletions, ages at deletion, topics whose offsets stayed elsewhere.
 
-Who reads offsets partitions apart from each other writes this down for each of them; it is much smaller than the
+Engines that read offsets partitions apart write lessons for each of them; these are much smaller than the
 histories, and follows their removals and offset keys.
 """
 
@@ -25,7 +25,7 @@ _AGES: Final = pa.schema({"age_ms": pa.uint64(), "group_id": pa.string()})
 
 
 class Lessons:
-    """What the groups of some offsets partitions tell about each other.
+    """Facts that the groups of some offsets partitions tell about each other.
 
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
     ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire.

@@ -328,7 +328,7 @@ class Hole(NamedTuple):
 
 @dataclass(slots=True)
 class Leftovers:
-    """What the cleaner has left of batches without leaving a record of a group.
+    """Remains of batches of which the cleaner has left no record of a group.
 
     ``emptied`` counts empty batches by producer id, -1 for those without. ``markers`` counts end markers right behind
     a hole, an empty batch or another such marker, of whose transaction nothing is left, by hour (epoch hours). All of

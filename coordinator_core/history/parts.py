@@ -42,7 +42,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a table is made by.
+    """Parameters of a table.
 
     ``topic_names`` are by topic id; ``groups`` those whose rows are asked for, ``None``: all; ``retention_ms`` is
     ``offsets.retention.minutes`` where it is known; ``transactional_ids`` are by producer id. Some ``special_records``
@@ -114,7 +114,7 @@ def second_part(log: PartitionLog, special: Mapping[str, int], lessons: Lessons,
     all partitions. Raises as ``read_records`` does."""
     judge = Judge(asked.profile, lessons.deletions, retention_ms=asked.retention_ms, lessons=lessons)
     if asked.groups is None and sum(special.values()) <= asked.special_records:
-        # What tells the sweeps and what they are told of are in memory together.
+        # The groups that tell the sweeps are the groups that are judged: all of them are in memory.
         groups = list(_read(log, asked, list(special), PackedTexts()))
         judge.find_sweeps(groups)
         yield from _rows_of(groups, judge, asked)

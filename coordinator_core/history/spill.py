@@ -79,7 +79,7 @@ class Texts:
 
 
 def _bounds(lengths: npt.NDArray[Any]) -> Int64s:
-    """Where each of the items that lie one behind the other begins, and where the last one ends."""
+    """Start of each of the items, which lie end to end, and the end of the last one."""
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 

@@ -217,7 +217,7 @@ def _rows_of(
 
 
 def _next(column: Int64s) -> Int64s:
-    """What the next row has, and the last row itself."""
+    """The value of the next row for each row; the last row has its own."""
     return np.append(column[1:], column[-1])
 
 
@@ -346,7 +346,7 @@ def _outsiders(
 
 
 def _requests(group_of: Int64s, time: Int64s) -> tuple[int, Int64s]:
-    """How many requests there are, commits of one time in a group; and by row the number of its own."""
+    """Count of requests (a request is the commits of one time in a group), and the number of each row's request."""
     first, span = int(time.min()), int(time.max()) - int(time.min()) + 1
     if (int(group_of.max()) + 1) * span >= 1 << 63:
         times, time = _coded(time)

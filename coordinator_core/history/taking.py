@@ -187,7 +187,7 @@ class _Taker(HistoryReader):
         self._writers: dict[tuple[object, ...], int] = {}
         self._by_number: list[Writer] = []
         self._identities: dict[tuple[object, ...], int] = {}
-        # What the kernel knows: a group that was not there, and one that its first commit made.
+        # The kernel knows two writers: a group that was not there, and one that its first commit made.
         self._is_java = profile.loader is Loader.JAVA
         assert [self._numbered(Writer(generation, False, None)) for generation in (None, 0)] == [0, _MADE]
         self._special: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a cleaner should have removed and did not: emptied batches and end markers that pile up."""
+"""Leftovers that a cleaner should have removed: emptied batches and end markers that pile up."""
 
 from __future__ import annotations
 

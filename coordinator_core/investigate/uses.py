@@ -228,7 +228,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         default=None,
     )
     since = -1 if newest is None else newest.record_offset
-    # Who takes the place of a member with the same instance id has not started because that one crashed.
+    # A member that takes the place of one with the same instance id has not started because that one crashed.
     starts = [one for one in rounds if one.joined and len(one.joined) == len(one.members) and not one.replaced]
     loop = [one for one in starts if one.place.record_offset > since]
     if newest is None or len(loop) < _STARTS or _at_ends(group, case):

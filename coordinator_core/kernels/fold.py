@@ -838,7 +838,7 @@ def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cyt
             status = Stop.UNUSUAL_RECORDS
             break
         if batch.attributes & CONTROL_BIT:
-            # What is to be folded before may add to its keys.
+            # Batches that are folded before may add to its keys.
             groups += _open_keys(batch.producer_id, tables) + records
         tables.reserve(records + batch.count, position + size - first, groups)
         if not split_records(data, position, batch, records, tables):

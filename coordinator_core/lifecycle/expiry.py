@@ -104,7 +104,7 @@ def condition_of(group: Group | None, rules: ExpiryRules, *, is_rebalancing: boo
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """When, why and from when an offset expires."""
+    """Time and rule of an offset's expiry, and the time from which it counts."""
 
     reason: Reason
     base_timestamp_ms: int | None

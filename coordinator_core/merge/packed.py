@@ -190,7 +190,7 @@ class LongTexts:
             self._texts.append(self._packed.add(text))
 
     def text(self, name: str) -> str | LongText:
-        """What ``name`` stands for: the text that it is the digest of, or itself."""
+        """The text behind ``name``: the one whose digest it is, or itself."""
         place = self._places.get(name)
         return name if place is None else LongText(name, self._lengths[place], self._texts[place])
 

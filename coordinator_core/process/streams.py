@@ -9,7 +9,7 @@ from contextlib import suppress
 
 _STANDARD_ERROR = 2
 _OPENED = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
-"""How the null device stands for a closed stream. Output that is not taken is an error: writing to 1 is refused."""
+"""Modes in which the null device replaces a closed stream. Lost output is an error: writing to 1 is refused."""
 
 
 class _Messages(io.FileIO):

@@ -45,7 +45,6 @@ from coordinator_core.runs.schemas import TABLES
 MAIN, AUDITED = "main", "audited"
 """Branches: the newest registered run of each window, and the newest that a gate has let through."""
 
-DEFAULT_NAMESPACE = "regroup"
 PARTITIONS = {"cluster": "cluster", "window_key": "window", "run_id": "run_id"}
 """Columns by which tables are partitioned, and the field of a manifest that each has: WINDOW is a word of SQL."""
 
@@ -69,7 +68,7 @@ class CatalogError(RegroupError):
 
 @dataclass(frozen=True)
 class Registration:
-    """What :func:`register` and :func:`unregister` did; ``changed`` names tables of the run, sorted."""
+    """Result of :func:`register` and :func:`unregister`; ``changed`` names tables of the run, sorted."""
 
     catalog: str
     namespace: str
@@ -230,7 +229,7 @@ class Tables:
 
     @contextmanager
     def _said(self) -> Iterator[None]:
-        """What a catalogue raises as one line without the credentials that opened it."""
+        """Errors of a catalogue become one line without the credentials that opened it."""
         try:
             yield
         except (RegroupError, MemoryError):

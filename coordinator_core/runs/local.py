@@ -229,7 +229,7 @@ class _Replay:
         self._mergers.shutdown(cancel_futures=True)
 
     def given(self, offsets_partition: int) -> dict[str, Any]:
-        """What :func:`merge_results` is given besides."""
+        """Further arguments of :func:`merge_results`."""
         return {"cache": self.cache, "allowance": standing_allowance(self._sizes[offsets_partition])}
 
     def merged(self, merge: Callable[[int, Iterator[SegmentResult], int], T]) -> Iterator[T]:

@@ -77,7 +77,7 @@ def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> 
     manifests = {run: storage.stat(storage.join(run, MANIFEST)) for run in _runs(place)}
     runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
     old = _old(list(runs.values()), keep, now_ms)
-    # Left by a writer, or by a deletion, that was killed. What has no manifest may also still be written.
+    # Left by a writer or a deletion that was killed. A run without a manifest may also still be written.
     left = [removal for path in manifests.keys() - runs.keys() if (removal := _remains(path)) is not None]
     old += _old(left, replace(keep, newest=None), now_ms)
     registered = {path for path in runs if is_registered(path, besides=besides)}
@@ -100,7 +100,7 @@ def _remains(path: str) -> Removal | None:
 
 
 def _written_ms(path: str) -> Iterator[int]:
-    """When each file below was written."""
+    """Time at which each file below was written."""
     for entry in storage.list_directory(path):
         if entry.is_directory:
             yield from _written_ms(entry.path)

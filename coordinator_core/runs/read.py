@@ -97,7 +97,7 @@ class Run:
             if wanted is not None and "group_id" in rows.column_names:
                 rows = rows.filter(pc.is_in(rows["group_id"], wanted))
             if long_texts is not None:
-                # What they are given is kept as well.
+                # Their arguments are kept as well.
                 bounded.take(path, rows)
             if not whole_metadata and "metadata" in rows.column_names:
                 place = rows.schema.get_field_index("metadata")

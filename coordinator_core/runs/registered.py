@@ -8,6 +8,9 @@ from __future__ import annotations
 from coordinator_core import files, storage
 from coordinator_core.runs.place import CATALOGS_DIRECTORY, check_component
 
+DEFAULT_NAMESPACE = "regroup"
+"""Namespace of the tables in a catalogue, unless another one is asked for."""
+
 Registry = tuple[str, str]
 """Names of a catalogue and of a namespace in it."""
 

@@ -367,7 +367,7 @@ def _inherited(entry: Any, defaults: dict[str, Any]) -> Any:
 def schema() -> dict[str, Any]:
     """JSON schema of the file, for editors (``python -m dags.common.cluster_model``)."""
     made = Document.model_json_schema()
-    # What an entry lacks may stand in the defaults.
+    # Defaults may hold the keys that an entry lacks.
     del made["$defs"]["Entry"]["required"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 

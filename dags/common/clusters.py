@@ -85,7 +85,7 @@ class ClusterFile:
     def dag_arguments(
         self, name: str | None = None, *, approval_hours: int = 0, limited: bool = True
     ) -> dict[str, Any]:
-        """What the cluster file says of the DAG of a cluster, or (no ``name``) of one on request for all of them.
+        """Entry of the cluster file for the DAG of a cluster, or (no ``name``) for one on request of all clusters.
 
         On request the longest timeouts of all clusters hold. A run may wait ``approval_hours`` for a person besides.
         A DAG that is not ``limited`` has no timeouts: Airflow skips what is left of a run that has timed out, its
@@ -224,7 +224,7 @@ _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _uni
 
 
 def _told(file: Path, error: ValidationError) -> tuple[list[str], dict[str, str]]:
-    """What is wrong outside of ``clusters``, and what is wrong by name of the cluster."""
+    """Errors outside of ``clusters``, and errors by name of the cluster."""
     elsewhere: list[str] = []
     found: dict[str, list[str]] = {}
     for one in error.errors(include_url=False):
@@ -253,7 +253,7 @@ _EXPECTED = {
 
 
 def _problem(loc: Sequence[int | str], found: Any, kind: str, **context: Any) -> tuple[str, str]:
-    """Where an error of pydantic is, and what was expected there."""
+    """Place of an error of pydantic, and the value that was expected there."""
     place = [str(part) for part in loc]
     if kind == "invalid_key" or place[-1:] == ["[key]"]:
         # Of a mapping, pydantic names key and "[key]"; of a section the key alone.

@@ -8,7 +8,7 @@ from dags.common.clusters import Cluster
 
 
 def address(cluster: Cluster, path: str) -> str:
-    """Where a browser finds a file below the cluster's output or state; empty where the cluster file does not say."""
+    """Address of a file below the cluster's output or state, for a browser; empty where the cluster file has none."""
     for base, place in ((cluster.links.output, cluster.output), (cluster.links.state, cluster.state)):
         above = None if place is None else place.rstrip("/") + "/"
         if base is not None and above is not None and path.startswith(above):

@@ -106,7 +106,7 @@ def _tracking(extra: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, bo
 
 
 def _taken_outcome(path: str) -> dict[str, Any] | None:
-    """What the app left of how it ended, which is taken away; ``None`` where it came to no end."""
+    """Outcome that the app left, which is removed; ``None`` where the app came to no end."""
     from coordinator_core import files, storage
 
     if not storage.exists(path):

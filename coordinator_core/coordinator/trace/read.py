@@ -27,7 +27,7 @@ _MOST_START_MS = 10**15
 _MOST_LEVELS = 64
 """Levels of objects and lists in a line; Kafka's messages have ten."""
 
-# What the model and the comparison read of a line; a line may hold more.
+# Fields of a line that the model and the comparison read; a line may hold more.
 
 
 class _Topic(TypedDict):
