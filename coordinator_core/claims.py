@@ -3,10 +3,10 @@
 A directory holds a claim ``<term>-<token>`` of each writer, ``.renewed`` behind it while it goes on, and ``.ended``
 when it is done. A claim itself is never replaced: where that is a deletion and a renaming (HDFS), it would be missing.
 
-What is relied on is that who lists after a put finds it (S3, GCS, ABFS, HDFS), and no condition of a put, which not all
-of them have. A claim is made only when the newest one has ended, or was not renewed for :data:`QUIET_SECONDS` of the
-clock of who looks. Whoever is taken over finds the newer claim when it looks (:meth:`Claim.taken_by`), behind each put
-and before it acts on it.
+Claims rely on listings that show every earlier put (S3, GCS, ABFS, HDFS). They need no conditional put, which not all
+stores have. A claim is made only when the newest one has ended, or was not renewed for :data:`QUIET_SECONDS` by the
+clock of the process that looks. A writer that was taken over finds the newer claim (:meth:`Claim.taken_by`): it looks
+behind each put, and before it acts on it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class StorageError(RegroupError):
 
 
 class WriteError(RegroupError):
-    """Output cannot be written: the disk is full, read-only or broken. What was there before stays."""
+    """Output cannot be written: the disk is full, read-only or broken. Earlier output stays."""
 
     exit_code = ExitCode.APPLY_FAILED
 

@@ -199,8 +199,8 @@ def stored_table(run: Run, name: str) -> StoredTable:
 def batches(name: str, tables: Mapping[str, StoredTable], part: Part = WHOLE) -> Iterator[pa.Table]:
     """Rows of a table in batches of about :data:`BATCH_ROWS`, with a count column for each of its references.
 
-    Rows with the same key are in one batch. What they refer to is counted batch by batch, too: of a target no more is
-    in memory than belongs to the batch. A reference whose columns are missing has no count, so that its check cannot be
+    Rows with the same key are in one batch. Referenced rows are counted batch by batch, too: memory holds no more of
+    a target than belongs to the batch. A reference whose columns are missing has no count, so that its check cannot be
     evaluated and is refused.
     """
     table = tables[name]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 MAX_MERGE_BYTES = 256 * MIB
-"""Folds that one task merges. What it holds of them is at most some times as much: where nothing is dead."""
+"""Folds that one task merges. The task holds at most some times as much: where nothing is dead."""
 
 P = TypeVar("P", StagedFold, CutFolds, StoredShard)
 T = TypeVar("T")

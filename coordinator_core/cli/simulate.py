@@ -35,8 +35,8 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
     """Play the requests of each TRACE through the coordinator model of its release.
 
     Prints the model's replies and the records it appends, as the trace has them (JSON lines). With --check
-    prints the differences instead; exit code 1 when there are any. What no request decides comes from the
-    field given of the first line; --write-given reads it off replies and records of a TRACE that has none.
+    prints the differences instead; exit code 1 when there are any. Facts that no request decides come from
+    the field given of the first line; --write-given reads it off replies and records of a TRACE that has none.
     """
     found = read_off = 0
     for path in traces:

@@ -1,4 +1,4 @@
-"""A capture: pin, fetch, compare, write down. What is left behind is a snapshot, or says that it is none."""
+"""A capture: pin, fetch, compare, write down. The result is a snapshot, or says that it is none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A plan carried out: everything is read again, captured, written group by group, and noted before and after.
 
-Whoever is killed in between goes on where the journal ends: what a group holds is read before it is written, so that
-nothing is written twice, and nothing that somebody else has committed is overwritten.
+An attempt after a killed one goes on where the journal ends. Offsets of a group are read before they are written: none
+is written twice, and no commit of another client is overwritten.
 """
 
 from __future__ import annotations

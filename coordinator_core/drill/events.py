@@ -1,6 +1,6 @@
 """Events that a reader of a journal relies on: the fields of each, for the check when it is read.
 
-What is listed must be there, in this form; what else an event holds (``docs/drill.md``) is for people. The keys are
+Listed fields must be there, in this form; other fields of an event (``docs/drill.md``) are for people. The keys are
 kinds of events, with the ``stage`` behind it where one has several.
 """
 

@@ -1,6 +1,6 @@
 """The journal of a drill, or of a restore: what was expected, done and seen, a JSON line each, on disk before the next.
 
-Whoever writes it may be killed at any line. What stands before it counts: a last line that is cut off is left out by
+The writer may be killed at any line. Whole lines count: a last line that is cut off is left out by
 readers, and taken away by the next writer.
 """
 

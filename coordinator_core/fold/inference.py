@@ -1,6 +1,6 @@
 """The look at a log's records that ``--profile auto`` takes: compiled past commits like those before.
 
-What a record tells is known to ``replay.inference`` alone; the kernel only passes over those that tell
+``replay.inference`` alone knows what a record tells; the kernel only passes over those that tell
 nothing new, which nearly all are.
 """
 

@@ -70,8 +70,8 @@ class Passing:
 
     None is passed where the id of a group has a U+FFFD: the kernel compares bytes. Never passed are control batches,
     empty ones, the first batch of a codec or leader epoch, batches from ``end_offset`` on, those of more than
-    ``most_batch_bytes``, and what takes a closer look. What was passed is in ``passage``; who reads takes it from
-    there.
+    ``most_batch_bytes``, and what takes a closer look. Facts of passed batches are in ``passage``; readers take
+    them from there.
     """
 
     def __init__(

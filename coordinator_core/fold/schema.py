@@ -91,7 +91,7 @@ OFFSET_KEYS = schema(
     **_PRODUCER,
 )
 """Every offset key that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
-tombstone that applied at once, -1 for none. What a transaction committed has the sequence of its marker."""
+tombstone that applied at once, -1 for none. Offsets of a committed transaction have the sequence of its marker."""
 
 PENDING = schema(_PRODUCER, key=_INT, producer=_INT, kind=pa.int8(), open=_BOOL, **_VALUE, **_PRODUCER)
 """Offset keys in transactions that are open at the end of the segment (``open``), or that a producer's first end

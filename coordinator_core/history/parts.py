@@ -4,8 +4,8 @@ First come groups with nothing but commits, which say all of themselves. Then th
 histories are read again, some groups at a time, and judged by what all partitions tell (:class:`Lessons`). So memory
 follows offset keys, group records and removals, and the values of the largest group.
 
-Who does partitions in different processes calls :func:`take`, :func:`learned_from` and :func:`first_part` for each, and
-:func:`second_part` when all lessons are there.
+An engine with a process for each partition calls :func:`take`, :func:`learned_from` and :func:`first_part` for each,
+and :func:`second_part` when all lessons are there.
 """
 
 from __future__ import annotations

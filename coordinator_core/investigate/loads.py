@@ -34,7 +34,7 @@ def explain_loads(
 ) -> Iterator[Explanation]:
     """For each offsets partition that the release stops loading, or would stop loading while a cleaner runs.
 
-    ``replayed`` are the partitions. What a cleaner may leave of groups that were not asked for is looked at unless
+    ``replayed`` are the partitions. Remains that a cleaner may leave of other groups are looked at unless
     their records of newer types are too many.
     """
     profile = case.profile

@@ -126,8 +126,8 @@ class GroupRecords:
         """Take the group records of a fold, and its commits that create groups, by sequence.
 
         ``groups`` are group numbers below ``group_count``, -1 where a record has no group. The bytes of row
-        ``i`` are between ``starts[i]`` and ``starts[i + 1]``. What is left to the loader in Python is put
-        into ``left``, in order: rows, and for a creation minus one less its row. The groups that get their
+        ``i`` are between ``starts[i]`` and ``starts[i + 1]``. Records that are left to the loader in Python
+        are put into ``left``, in order: rows, and for a creation minus one less its row. The groups that get their
         note here are put into ``noted``. Returns how many of both there are.
         """
         group: Int

@@ -17,8 +17,8 @@ _FIRST_BYTES = 4096
 class KeyTable:
     """Interned byte strings: ``used`` rows of ``keys``, whose bytes are in ``data``.
 
-    ``index`` is a hash table with linear probing, at most half full. Whoever adds a key has made room by
-    :meth:`reserve`.
+    ``index`` is a hash table with linear probing, at most half full. Callers make room by :meth:`reserve` before
+    they add a key.
     """
 
     used = cython.declare(Int, visibility="public")

@@ -1,6 +1,6 @@
 """Second pass of compaction: the newest record of every raw key.
 
-What a record means is not known here: keys are bytes, as they are to the broker's cleaner
+The meaning of a record is not known here: keys are bytes, as they are to the broker's cleaner
 (``Cleaner.buildOffsetMap``).
 """
 
@@ -135,7 +135,7 @@ def _split_keys(data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s
 @cython.cfunc
 @cython.exceptval(-1)
 def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.int:
-    """Enter the records in ``table.scratch``. What look-ups will read is fetched beforehand."""
+    """Enter the records in ``table.scratch``. Memory that look-ups will read is fetched beforehand."""
     key_bytes: Int = 0
     for record in range(records):
         if table.scratch[record].key_bytes >= 0:

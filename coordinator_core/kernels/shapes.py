@@ -1,7 +1,7 @@
 """Checks whether bytes are a value of its schema, without decoding them.
 
 A shape is a schema as steps (:class:`~coordinator_core.kernels.layout.ShapeStep`,
-``merge.record_shapes``). What follows a shape to its last byte is read by ``records.codec`` to data of that
+``merge.record_shapes``). Bytes that follow a shape to the last one are read by ``records.codec`` to data of that
 schema; the converse does not hold: over-long varints, sizes of tags that do not fit, and other things that no
 broker writes are left to that.
 """

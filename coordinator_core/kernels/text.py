@@ -1,11 +1,11 @@
 """Lines of batches and records, with their keys and values, as the dump tool of a Kafka release prints them.
 
-What a release prints is a table of ``TextField``, made by :mod:`coordinator_core.reports.dump_tables` of the
+The text of a release is a table of ``TextField``, made by :mod:`coordinator_core.reports.dump_tables` of the
 templates of its lines and of Kafka's record schemas. A key or value is some rows, one a field in the order of
 the bytes: the text before it, how it is read, how it is printed; structs and arrays refer to other rows. A
 line is some rows, too: each is a piece of text, then a number of the batch or the record.
 
-:class:`TextWriter` goes over the batches and prints them by this table. Whatever the table does not cover is
+:class:`TextWriter` goes over the batches and prints them by this table. Data that the table does not cover is
 for Python: a key or value is given to a function, a batch is where :meth:`TextWriter.write` stops.
 """
 

@@ -1,7 +1,7 @@
 """Keys and values of records, as Python's own objects: those of ordinary bytes.
 
-Ordinary is what Kafka's own writer makes: no unknown tag, no malformed text, nothing cut short. Whatever else the
-bytes are is left to ``records.codec_closures``, which alone knows what Kafka's reader says of it, and at which byte.
+Ordinary is what Kafka's own writer makes: no unknown tag, no malformed text, nothing cut short. Other bytes are
+left to ``records.codec_closures``, which alone knows what Kafka's reader says of it, and at which byte.
 """
 
 import cython

@@ -1,6 +1,6 @@
 """A compaction planned now and carried out later: which bytes, by which rules, and what may expire.
 
-The plan is a file that names the snapshot manifest of its input. Whoever approves it approves its digest, and
+The plan is a file that names the snapshot manifest of its input. An approval covers its digest, and
 with the digest every byte of the input, every option, and every key that gets a tombstone: compaction by a
 plan whose file, input or tombstones are others by then fails.
 """

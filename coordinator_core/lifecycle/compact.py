@@ -3,7 +3,7 @@
     scan → plan → write → replay both → the same? → compact the output: nothing changes? → done
 
 Where the cleaner's rules would change an answer of some release, the records behind that answer stay, and the
-partition is written again. What then still differs is a failed proof.
+partition is written again. Any difference that is left is a failed proof.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plan of the records and batches of a partition that stay, as the broker's log cleaner decides it.
 
 Pure functions over what ``compact_scan`` found. Sources: ``Cleaner``, ``CleanedTransactionMetadata``,
-``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. What differs from one pass of the cleaner is
-what differs between its first pass and its last (``docs/compaction.md``): an end marker gets its delete
+``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. Differences from one pass of the cleaner are
+the differences between its first pass and its last (``docs/compaction.md``): an end marker gets its delete
 horizon as soon as nothing of its transaction is left, and only the last batch of the log is kept for its
 offset.
 """

@@ -2,7 +2,7 @@
 
 ``ExpiryPlan.tombstones`` are the records that the coordinator's next sweep would append, in an order in which
 every loader accepts them: group by group (by group id); inside a group its offsets (by topic and partition),
-then, when the group goes too, its own records. Those of a KIP-848 group are in the order of
+then, when the group goes too, its own records. Records of a KIP-848 group are in the order of
 ``createGroupTombstoneRecords``: target assignment metadata (6), regular expressions (16), partition metadata
 (4), and group metadata (3) last; a streams group: 20, 17, 23. A group goes only while it is Empty, and has no
 member records then. All tombstones of a group must be written or none: the loader of the

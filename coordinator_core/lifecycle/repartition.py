@@ -2,7 +2,7 @@
 
 A broker looks for a group in the partition that its hash names among those that the topic has, so a log for
 another count is another log. Batches that hold several groups are split; leader epochs begin again at 0, as
-the partitions of a new topic do. What cannot be moved is refused: groups of open transactions, whose end
+the partitions of a new topic do. Records that cannot be moved are refused: groups of open transactions, whose end
 markers go to the partitions that ``__transaction_state`` names; records whose key names no group; and offsets
 of several partitions that would collide, unless the records are numbered anew.
 """

@@ -1,8 +1,8 @@
 """Segments read a window at a time, into memory that no other process can change.
 
 Nothing is mapped: a process that reads a mapped file dies when another one cuts the file (an election, a cleaner, a
-broker that shuts down). What was read is the reader's own. Whether the file is still the one that was opened shows
-in its version.
+broker that shuts down). Bytes that were read are the reader's own. The version of
+the file shows whether it is still the one that was opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text and bytes that are kept compressed where the values are large, as arrays or one by one.
 
-A log of a few hundred kilobytes can unpack to gigabytes of metadata. What must be kept of it until the end is kept as
-small as it came, and unpacked a block at a time.
+A log of a few hundred kilobytes can unpack to gigabytes of metadata. Texts that must be kept until the end are kept as
+small as they came, and unpacked a block at a time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Packed:
 
 
 class PackedTexts:
-    """Texts that come one by one. What is dropped of them is forgotten with the last of its block."""
+    """Texts that come one by one. A dropped text is forgotten with the last one of its block."""
 
     def __init__(self) -> None:
         self._block = _TextBlock()

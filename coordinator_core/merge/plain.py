@@ -1,6 +1,6 @@
 """Values as bytes that hold data and nothing else: reading them runs no code, whoever wrote them.
 
-JSON, and behind it the bytes of arrays and tables that it refers to by position. What comes back is made of
+JSON, and behind it the bytes of arrays and tables that it refers to by position. The result is made of
 Python's own containers, NumPy arrays, Arrow tables, and the classes of ``groups.model``: a name that is none of
 these is an error, never a look-up.
 """

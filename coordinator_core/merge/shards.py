@@ -9,8 +9,8 @@ For a partition too large for one task. The three steps, and what each has in me
    the :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the
    stored files block by block.
 
-An offset key belongs to one shard, by hash, and so does a group, with its records and statistics. What belongs to
-neither (records of no group, counts, transactions that lie in one segment) is in shard 0; producers and their
+An offset key belongs to one shard, by hash, and so does a group, with its records and statistics. Data of
+neither (records of no group, counts, transactions that lie in one segment) are in shard 0; producers and their
 markers are in all.
 """
 

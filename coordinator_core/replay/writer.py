@@ -84,7 +84,7 @@ def _placed(snapshot: Snapshot, seen: dict[str, int]) -> Iterator[tuple[str, int
 
 
 def _sampled_ids(log: PartitionLog) -> Iterator[str]:
-    """Group ids of the sampled records. Those of the first bytes come twice where they are too few."""
+    """Group ids of the sampled records. Ids of the first bytes come twice where there are too few."""
     first = log.segments[:1]
     if any(segment.size > _SAMPLED_BYTES for segment in first):
         head = replace(log, segments=tuple(replace(segment, size=_SAMPLED_BYTES) for segment in first))

@@ -1,7 +1,7 @@
 """Text with the columns and words of ``kafka-consumer-groups`` (4.x, ``ConsumerGroupCommand``).
 
-The input is the document of :func:`coordinator_core.reports.describe.describe`. What is not known (the coordinator's
-address; without topics log end offset and lag) is shown as the tool shows a missing value: ``-``.
+The input is the document of :func:`coordinator_core.reports.describe.describe`. Unknown values (the coordinator's
+address; without topics log end offset and lag) are shown as the tool shows a missing value: ``-``.
 """
 
 from __future__ import annotations

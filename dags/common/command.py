@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def regroup(*arguments: str, connection: str | None = None, done: Collection[int] = (0, 1)) -> int:
     """One command, its output in the log; its exit code. One that is not ``done`` is an error, 5 one that is retried.
 
-    ``connection`` names the Airflow connection of its cluster. What that holds goes through a pipe: nothing of it is
+    ``connection`` names the Airflow connection of its cluster. Its values go through a pipe: nothing of it is
     among the arguments or on a disk.
     """
     from coordinator_core.cluster.properties import properties_text

@@ -1,8 +1,8 @@
 """The ``simple`` assignor of share groups: each partition to equally many members, members with equally many.
 
 Sources: ``SimpleAssignor``, ``SimpleHomogeneousAssignmentBuilder``, ``SimpleHeterogeneousAssignmentBuilder``. Which
-partition a member gives up depends on the order of Kafka's hash maps. What the real classes make of random groups is
-compared in ``tests/live/test_share_assignor.py``.
+partition a member gives up depends on the order of Kafka's hash maps. ``tests/live/test_share_assignor.py``
+compares with the real classes on random groups.
 """
 
 from __future__ import annotations
