@@ -1,7 +1,7 @@
 """Judgement of the rule that ended a committed offset or a group.
 
-A tombstone says nothing of its reason. Facts that tell it: which rules the release has, whether the offset could expire at
-all, how old it was, whether an older one that could expire just as well stayed, whether the group's own tombstone is
+A tombstone says nothing of its reason. Facts that tell it: the release's rules, whether the offset could expire at all,
+how old it was, whether an older one that could expire just as well stayed, whether the group's own tombstone is
 beside it, what else went in the same second, and whether the group lived.
 """
 
