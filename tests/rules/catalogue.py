@@ -44,7 +44,7 @@ evaluated*:
 - transaction log (`--transaction-log DIR`): a log directory, or several below one, with
   `__transaction_state-<n>`.
 
-What was written to after the run was made is of another time, and is not used: topics beside a log that has grown.
+Files that were written after the run are of another time, and are not used: topics beside a log that has grown.
 """
 
 _SETTINGS = """## Settings
