@@ -77,7 +77,7 @@ def read_json(path: str) -> Any:
 
 
 def write_json(path: str, document: Any) -> None:
-    """Write a JSON file so that a reader sees all of it or, until then, what was there before."""
+    """Write a JSON file so that a reader sees all of it or, until then, the file before."""
     storage.write_text(path, _json_text(document))
 
 

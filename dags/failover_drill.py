@@ -113,7 +113,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
             found=predicted,
             doc_md="Asks a person. Rejected or not answered: nothing is done.",
         )
-        # The setup is what is done before anything breaks: a teardown runs only after a setup that succeeded.
+        # The setup comes before anything breaks: a teardown runs only after a setup that succeeded.
         steady = steady_state(predicted).as_setup()
         observed = fault_and_observe(predicted)
         mended = recover(predicted).as_teardown(setups=steady, on_failure_fail_dagrun=True)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""DAG ``offsets_reconcile``: what the rules and the expectations say of a published run, and a gate.
+"""DAG ``offsets_reconcile``: rules and expectations on a published run, and a gate.
 
 ``offsets_reconcile_<cluster>`` follows the asset that ``offsets_load`` emits for the cluster;
 ``offsets_reconcile`` has a form and looks at any run on request.

@@ -48,7 +48,7 @@ def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapp
     shutil.rmtree(built / "static")
     for page in built.rglob("*.html"):
         page.write_text(self_contained(page.read_text("utf-8")), "utf-8")
-    # The index comes last: what it leads to is there.
+    # The index comes last, when the pages that it leads to are there.
     index = visible_lines(_index(result, declared, built))
     (built / "index.html").unlink(missing_ok=True)
     for page in sorted(one for one in built.rglob("*") if one.is_file()):
@@ -57,7 +57,7 @@ def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapp
 
 
 def self_contained(page: str) -> str:
-    """A page of GX without what it loads, and without what needs a script."""
+    """A page of GX without remote files, and without parts that need a script."""
     rewriter = _Rewriter()
     rewriter.feed(page)
     rewriter.close()

@@ -18,7 +18,7 @@ from spark_apps.session import Session
 
 @dataclass(frozen=True)
 class App:
-    """A Spark app: its name in messages, how it reads its arguments, what it does with them."""
+    """A Spark app: its name in messages, the parser of its arguments, its work."""
 
     program: str
     parse_arguments: Callable[[Sequence[str] | None], argparse.Namespace]

@@ -70,7 +70,7 @@ class Session:
         if self._class_data is not None:
             options = [*_JVM_OPTIONS, *self._class_data.jvm_options()]
             conf.set("spark.driver.extraJavaOptions", " ".join(options))
-        # Standard output is the app's; who reads it need not wait for the JVM to end.
+        # Standard output is the app's; its readers need not wait for the JVM to end.
         return launch_gateway(conf, {"stdout": _STANDARD_ERROR})  # type: ignore[no-untyped-call]
 
     @property

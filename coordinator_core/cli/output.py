@@ -28,7 +28,7 @@ def flush() -> None:
 
 
 def discard() -> None:
-    """Let what is still to be written go nowhere."""
+    """Discard output that is still to be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

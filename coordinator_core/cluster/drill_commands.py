@@ -1,4 +1,4 @@
-"""The operator's commands: what breaks the cluster, and what mends it; and what may interrupt a drill."""
+"""The operator's commands, which break the cluster and mend it; and interruptions of a drill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTPUT_CHARACTERS = 4000
 
 
 class DrillError(RegroupError):
-    """The drill could not be done: the fault was not caused, or the cluster is not what it was."""
+    """The drill could not be done: the fault was not caused, or the cluster is not as it was before."""
 
     exit_code = ExitCode.APPLY_FAILED
 

@@ -85,7 +85,7 @@ def _missing(info: TopicInfo, in_sync_before: Mapping[int, set[int]]) -> dict[in
 
 
 def clean_up(client: Client, note: Note, group_ids: list[str]) -> None:
-    """Deletes the canaries' groups; what is left is named in the journal, and expires."""
+    """Deletes the canaries' groups; the journal names those that are left, which expire."""
     try:
         places = coordinators(client, client.topic(OFFSETS_TOPIC), group_ids)
         left = delete_groups(client, group_ids, places)

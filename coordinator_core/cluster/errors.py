@@ -6,7 +6,7 @@ from coordinator_core.errors import ExitCode, RegroupError, UsageError
 
 
 class ClusterError(RegroupError):
-    """The cluster could not be reached, or did not do in time what it was asked; trying again may help."""
+    """The cluster could not be reached, or did not answer in time; trying again may help."""
 
     exit_code = ExitCode.INTERNAL
 

@@ -1,4 +1,4 @@
-"""``topics.json``: what a cluster says of its topics, and of the offsets topic in particular."""
+"""``topics.json``: a cluster's answers about its topics, and about the offsets topic in particular."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Subscription(NamedTuple):
 
     @classmethod
     def of(cls, blob: bytes) -> Subscription:
-        """Raises ``RecordDecodeError`` for what is none."""
+        """Raises ``RecordDecodeError`` for other bytes."""
         data = decode_consumer_subscription(blob)
         owned = (NamedPartitions(one["topic"], tuple(one["partitions"])) for one in data.get("ownedPartitions", ()))
         return cls(tuple(data["topics"]), tuple(owned), data.get("rackId") or None)
@@ -42,7 +42,7 @@ class ConsumerAssignment(NamedTuple):
 
     @classmethod
     def of(cls, blob: bytes) -> ConsumerAssignment:
-        """Raises ``RecordDecodeError`` for what is none."""
+        """Raises ``RecordDecodeError`` for other bytes."""
         data = decode_consumer_assignment(blob)
         assigned = (NamedPartitions(one["topic"], tuple(one["partitions"])) for one in data["assignedPartitions"])
         return cls(tuple(assigned), data["userData"])

@@ -195,7 +195,7 @@ class Membership:
     # SyncGroup
 
     def sync(self, group: LiveClassicGroup, request: SyncGroup, respond: Respond) -> None:
-        """Raises :class:`ApiError` for what is refused."""
+        """Raises :class:`ApiError` for a refused request."""
         self._validate_sync(group, request)
         if group.is_in(GroupState.EMPTY):
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
@@ -244,7 +244,7 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, group: LiveClassicGroup, request: Heartbeat) -> Errors:
-        """Raises :class:`ApiError` for what is refused."""
+        """Raises :class:`ApiError` for a refused request."""
         _validate_generation(group, request)
         if group.is_in(GroupState.EMPTY):
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)

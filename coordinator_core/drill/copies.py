@@ -1,4 +1,4 @@
-"""Replicas of offsets partitions, replayed: what a broker would load from its copy.
+"""Replicas of offsets partitions, replayed: the state that a broker would load from its copy.
 
 No answer of a drill has metadata, so digests stand for those that are long.
 """

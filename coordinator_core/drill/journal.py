@@ -47,7 +47,7 @@ class JournalWriteError(RegroupError):
 
 
 class JournalTakenError(JournalWriteError):
-    """Another process has taken the journal over: what is done from now on is its business."""
+    """Another process has taken the journal over, and goes on alone."""
 
 
 class Journal:

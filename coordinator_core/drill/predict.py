@@ -1,4 +1,4 @@
-"""The prediction: a scenario's steps applied to a topology, and what they do to partitions and groups.
+"""The prediction: a scenario's steps applied to a topology, and their effects on partitions and groups.
 
 Pure: logs are replayed and rates measured before; the time is an argument.
 """

@@ -69,7 +69,7 @@ class Scenario:
 
     @classmethod
     def from_json(cls, value: Any) -> Scenario:
-        """Raises :class:`UsageError` naming what is wrong."""
+        """Raises :class:`UsageError` that names the error."""
         try:
             return from_json(cls, value)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Totals of a prediction, and whether it meets what is asked."""
+"""Totals of a prediction, and whether it meets the limits that were asked for."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Judge:
     def __init__(
         self, profile: Profile, deletions: Deletions, *, retention_ms: int | None = None, lessons: Lessons | None = None
     ) -> None:
-        """``lessons`` are what was learned before, of which ``deletions`` may be a part."""
+        """``lessons`` are earlier ones, of which ``deletions`` may be a part."""
         self._profile = profile
         self._deletions = deletions
         self._configured = retention_ms
@@ -254,7 +254,7 @@ class Judge:
         )
 
     def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
-        """An Admin request: DeleteGroups takes everything, OffsetDelete what it is asked for."""
+        """An Admin request: DeleteGroups takes everything, OffsetDelete the offsets that it names."""
         deleters = self._profile.deleters
         silent = self._profile.expiry.generation_zero_is_silent and not removal.generation
         if not removal.had_members and not removal.left and Deleter.DELETE_GROUPS in deleters:

@@ -52,7 +52,7 @@ class Lessons:
             self.topics.setdefault(topic, []).append((time, None))
 
     def take(self, later: Lessons) -> None:
-        """Add what was learned of offsets partitions behind those of this one."""
+        """Add the lessons of offsets partitions behind those of this one."""
         self.deletions.take(later.deletions)
         for topic, times in later.topics.items():
             self.topics.setdefault(topic, []).extend(times)

@@ -11,7 +11,7 @@ from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 
 
 def members_of(group: Group | None, topic_names: Mapping[str, str]) -> tuple[Member, ...]:
-    """Members with what they subscribe to and own; ``topic_names`` names the topic ids of KIP-848 assignments."""
+    """Members with their subscriptions and partitions; ``topic_names`` names the topic ids of KIP-848 assignments."""
     match group:
         case None:
             return ()

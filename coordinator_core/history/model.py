@@ -401,7 +401,7 @@ class Deletions:
                     known[name] = None
 
     def take(self, later: Deletions) -> None:
-        """Add what was noted of offsets partitions behind those of this one: the result is that of one reading."""
+        """Add the notes of offsets partitions behind those of this one: the result is that of one reading."""
         for at, instant in later.instants.items():
             self.note(at, instant.tombstones, instant.groups, instant.topics)
 

@@ -104,7 +104,7 @@ def learned_from(taken: Taken, asked: Asked, lessons: Lessons) -> Iterator[Group
 
 
 def first_part(taken: Taken, asked: Asked, thread: Executor) -> Iterator[pa.Table]:
-    """The rows of the groups with nothing but commits, made in the ``thread``; gives back what was put away."""
+    """The rows of the groups with nothing but commits, made in the ``thread``; frees the temporary files."""
     yield from ahead(plain_tables(taken, asked.portion_rows, asked.groups), thread)
     taken.spill.close()
 

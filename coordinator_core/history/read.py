@@ -1,4 +1,4 @@
-"""Reading a log into histories: the reference replay does the work, and what it changed is noted down.
+"""Reading a log into histories: the reference replay does the work, and its changes are noted down.
 
 A partition is read once. With ``groups`` only batches with records of those groups are decoded; of the others no more
 than the headers, and the keys of tombstones, which tell what else was deleted at the same time.

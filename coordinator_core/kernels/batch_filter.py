@@ -162,7 +162,7 @@ def _put_empty(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> In
 def _put_records(
     data: Bytes, source: Int, batch: Header, horizon: Int, keeps_all: cython.bint, last: Int, plan: BatchFilter
 ) -> Int:
-    """Write what stays of a batch, the records from ``plan.kept_at`` to ``last``; returns the end.
+    """Write the rest of a batch, the records from ``plan.kept_at`` to ``last``; returns the end.
 
     ``horizon`` is the delete horizon to set, or -1. ``INVALID`` if the records cannot be read, or are not
     those of which it was decided.
@@ -222,7 +222,7 @@ def _put_records(
 @cython.cfunc
 @cython.exceptval(-1)
 def _put_batch(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> Int:
-    """Write what stays of a batch; returns a :class:`Stop`, ``END`` when that is done."""
+    """Write the rest of a batch; returns a :class:`Stop`, ``END`` when that is done."""
     action: Int = plan.action_of(batch.base_offset)
     first: Int = plan.kept_at
     last: Int = first
@@ -265,7 +265,7 @@ def _put_batch(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> In
 
 
 def filter_batches(data: Bytes, start: Int, stop: Int, plan: BatchFilter) -> tuple[Int, Int]:
-    """Write to ``plan.out`` what stays of the batches in ``data[start:stop]``.
+    """Write to ``plan.out`` the rest of the batches in ``data[start:stop]``.
 
     Returns a :class:`Stop` and the position reached: ``FULL`` when the output is to be taken; ``COMPRESSED``
     and ``UNUSUAL_RECORDS`` at batches that must be read or written otherwise; ``UNUSUAL_BATCH`` where no v2

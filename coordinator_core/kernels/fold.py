@@ -65,7 +65,7 @@ def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldT
 
 @cython.cfunc
 def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> Int:
-    """Put into ``scratch`` what the record is; returns the size of its ``body``.
+    """Put the kind of the record into ``scratch``; returns the size of its ``body``.
 
     ``INVALID`` if that takes more than a look at well-formed bytes.
     """
@@ -106,7 +106,7 @@ def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> In
 
 @cython.cfunc
 def put_record(data: Bytes, key_bytes: Int, offset: Int, timestamp: Int, tables: FoldTables) -> cython.bint:
-    """Put one record, whose key and value are ``data``, into ``scratch``; false for what is no ordinary commit."""
+    """Put one record, whose key and value are ``data``, into ``scratch``; false unless it is an ordinary commit."""
     record = Record(
         end=len(data),
         unusual=0,

@@ -212,11 +212,11 @@ class Producer(Struct):
 
 
 class PendingKind(IntEnum):
-    """Kind of a pending row: what the transaction has for the offset key."""
+    """Kind of a pending row: the transaction's last record of the offset key."""
 
     NOTED = 0  # A tombstone that changed nothing pending: it only counts as one of the transaction's keys.
     VALUE = 1
-    CLEARED = 2  # A tombstone removed what was pending, of this segment and of earlier ones.
+    CLEARED = 2  # A tombstone removed pending commits, of this segment and of earlier ones.
 
 
 class Phase(IntEnum):

@@ -231,7 +231,7 @@ class TextWriter:
     @cython.cfunc
     @cython.exceptval(-1)
     def _end_marker(self, record: Record) -> Int:
-        """Write what a control record is; returns 0 unless it ends a transaction."""
+        """Write the kind of a control record; returns 0 unless it ends a transaction."""
         if record.key_bytes < 4 or record.value_bytes < 6 or be16(self.records, record.key) < 0:
             return 0
         kind: Int = be16(self.records, record.key + 2)

@@ -101,7 +101,7 @@ def cleanable(
 
 
 def _checkpoint(log: PartitionLog) -> tuple[int | None, str | None]:
-    """The partition's entry, if there is one, and what is wrong with the file."""
+    """The partition's entry, if there is one, and errors of the file."""
     path = storage.join(storage.split(log.directory)[0], CLEANER_CHECKPOINT_FILE)
     if not storage.exists(path):
         return None, None

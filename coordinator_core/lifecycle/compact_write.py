@@ -1,4 +1,4 @@
-"""The second half of compaction: what stays of each batch, written in order.
+"""The second half of compaction: the rest of each batch, written in order.
 
 Plain v2 batches go through the kernel; compressed ones and those of old formats are taken apart and built
 again by ``log.writer``.
@@ -52,7 +52,7 @@ class Sink(Protocol):
 
 
 class SegmentSink:
-    """Cuts what comes into segments."""
+    """Cuts batches into segments."""
 
     def __init__(self, writer: SegmentWriter) -> None:
         self._writer = writer
@@ -196,7 +196,7 @@ class _Writing:
         return stopped, position
 
     def flush(self) -> None:
-        """Hand on what the kernel has written."""
+        """Hand on the bytes that the kernel has written."""
         if self.filter.written_used:
             batches = np.asarray(self.filter.written)[: self.filter.written_used]
             self._emit(np.asarray(self.filter.out)[: self.filter.out_used].data, batches)

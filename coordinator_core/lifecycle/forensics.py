@@ -120,7 +120,7 @@ class PartitionForensics:
 
 
 class _Nowhere:
-    """A sink that only lets what comes be counted."""
+    """A sink that only counts."""
 
     def write(self, data: memoryview, batches: Array) -> None:
         pass

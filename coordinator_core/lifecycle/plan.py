@@ -1,4 +1,4 @@
-"""The plan of one expiry sweep over one offsets partition: tombstones, a forecast, and what is kept.
+"""The plan of one expiry sweep over one offsets partition: tombstones, a forecast, and the offsets that are kept.
 
 ``ExpiryPlan.tombstones`` are the records that the coordinator's next sweep would append, in an order in which
 every loader accepts them: group by group (by group id); inside a group its offsets (by topic and partition),

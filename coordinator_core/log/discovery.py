@@ -33,7 +33,7 @@ TOPICS_FILE = "topics.json"
 TOPOLOGY_FILE = "topology.json"
 """File in which ``regroup capture`` says who holds and leads which partition."""
 RECORDS_FILE = "records.json"
-"""File in which ``regroup import-records`` lists what a log made of records lacks."""
+"""File in which ``regroup import-records`` lists the parts of a log that records do not hold."""
 
 _MAX_DEPTH = 4
 """Levels below a named directory at which log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""

@@ -183,7 +183,7 @@ def read_partition(
             if batch.last_offset < start:
                 continue
             if on_damage is OnDamage.RECOVER and batch.last_offset < expected and expected > segment.base_offset:
-                # A broker seeks the next offset it wants, so what a former segment covered is passed over.
+                # A broker seeks the next offset it wants, so offsets of a former segment are passed over.
                 found.append(
                     Damage(
                         segment.path,

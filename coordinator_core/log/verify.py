@@ -86,7 +86,7 @@ def verify(snapshot: Snapshot) -> VerifyReport:
 def verify_segment(
     segment: SegmentFile, *, end_offset: int | None, limits: Limits, damage: list[Damage]
 ) -> SegmentReport:
-    """Check one segment; what is wrong is appended to ``damage``."""
+    """Check one segment; append errors to ``damage``."""
     known = len(damage)
     walk = SegmentWalk(segment, limits, OnDamage.SALVAGE, damage, end_offset)
     batches = records = 0

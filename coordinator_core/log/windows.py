@@ -129,7 +129,7 @@ class SegmentWindows(Windows):
         if left >= most or left < LENGTH_END:
             return min(LENGTH_END, most)
         (length,) = _LENGTH.unpack_from(self._view, position - self._first + LENGTH_END - _LENGTH.size)
-        # Of any other batch the readers say what is wrong.
+        # Readers report the error of any other batch.
         return LENGTH_END + length if 0 <= length <= min(_LIMITS.max_batch_bytes, most - LENGTH_END) else 0
 
     def _fill(self, position: int, wanted: int) -> None:

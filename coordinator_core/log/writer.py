@@ -1,4 +1,4 @@
-"""Record batches as a broker's log cleaner writes them: what is left of a batch when records of it go.
+"""Record batches as a broker's log cleaner writes them: the rest of a batch when records of it go.
 
 A batch whose records all stay is copied by its owner; here are those that must be built again. Everything
 that a reader could miss stays as it was: base and last offset, timestamps, producer fields, base sequence,

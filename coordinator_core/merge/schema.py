@@ -26,7 +26,7 @@ from coordinator_core.merge.packed import LongTexts, digest_of
 from coordinator_core.merge.values import inverse
 
 BLOCK_ROWS = 1 << 20
-"""Rows that are handled at once; what is made of a partition never depends on it."""
+"""Rows that are handled at once; results of a partition never depend on it."""
 
 _TEXT, _INT, _LONG, _SHORT = pa.string(), pa.int32(), pa.int64(), pa.int16()
 

@@ -223,7 +223,7 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard_of_group: Int64s, shard: in
     )
 
     def of_groups(table: pa.Table) -> pa.Table:
-        rows = np.zeros(table.num_rows, np.int64)  # what has no group is in shard 0
+        rows = np.zeros(table.num_rows, np.int64)  # rows without a group are in shard 0
         has_group = table["group"].is_valid().to_numpy()
         rows[has_group] = shard_of_group[table["group"].drop_null().to_numpy()]
         return table.filter(column(rows == shard))

@@ -16,7 +16,7 @@ _MALLOC_PARAMETERS = {_M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 1 << 26, _M_MMAP_MAX: 0
 
 
 def keep_freed_memory() -> None:
-    """Have the C library hand out again what was freed, instead of giving it back to the kernel.
+    """Have the C library hand out freed memory again, instead of giving it back to the kernel.
 
     A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which
     the kernel clears. One arena, since what one thread frees the other can use. With another C library than glibc
@@ -36,7 +36,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give the kernel back what is free, after values that are much larger than those of ordinary logs.
+    """Give free memory back to the kernel, after values that are much larger than those of ordinary logs.
 
     Memory that is kept serves the next fold well where it is like the one before. Of blocks of all sizes, tens of
     megabytes each, the heap becomes several times as large as what is in use.

@@ -13,7 +13,7 @@ _OPENED = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
 
 
 class _Messages(io.FileIO):
-    """Standard error, which says what it can: a message that nobody takes decides nothing about the result."""
+    """Standard error: a message that nobody takes decides nothing about the result."""
 
     def write(self, data: object) -> int:
         with suppress(OSError):

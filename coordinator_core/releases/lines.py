@@ -1,4 +1,4 @@
-"""The table of releases: a row a release line, with what it changes of the row above.
+"""The table of releases: a row a release line, with its differences from the row above.
 
 A patch release has a row inside the row of its line, and changes that line alone: a correction that came in
 3.0.1 and 3.2.0 stands in the patches of 3.0 and in the row of 3.2. A row without a change says that nothing

@@ -24,7 +24,7 @@ FOUND_LOG_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Paths of what was found; ``notes`` name what was found and cannot be used, and why.
+    """Paths of the files that were found; ``notes`` name files that cannot be used, and why.
 
     ``log_bytes`` are those of the whole log, ``partition_bytes`` those of its largest partition.
     """

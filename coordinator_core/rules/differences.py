@@ -154,7 +154,7 @@ def _groups(before: Run, now: Run, same: Sequence[str]) -> TableDifference:
 
 
 def _of_groups(run: Run, name: str) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """Rows of a table by group, without what is not state."""
+    """Rows of a table by group, state columns only."""
     found: dict[tuple[int, str], list[dict[str, Any]]] = {}
     hidden = TABLES[name].not_state
     rows = run.table(name).drop_columns(sorted(hidden)) if hidden else run.table(name)

@@ -41,7 +41,7 @@ FINDINGS = TableSchema(
 )
 
 SUBJECT = ("offsets_partition", "record_offset", "group_id", "topic", "partition", "member_id")
-"""Columns of a finding that say what it is about."""
+"""Columns of a finding that name its subject."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _NO_OFFSET = np.iinfo(np.int64).max

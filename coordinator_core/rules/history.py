@@ -1,4 +1,4 @@
-"""Rules that compare a run with one before it: what went backwards, what is gone."""
+"""Rules that compare a run with one before it: offsets that went backwards, offsets and groups that are gone."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _one_rack(facts: Facts, _: Limits) -> pa.Table:
     for info in kept.partitions:
         racks = {kept.racks.get(one) for one in info.replicas}
         rack = next(iter(racks), None)
-        # A broker that is down has no rack here; what is not known is no finding.
+        # A broker that is down has no rack here; an unknown rack is no finding.
         if several and len(racks) == 1 and rack is not None and len(info.replicas) > 1:
             together.setdefault(rack, []).append(info.partition)
     rows = [{"rack": rack, "partitions": len(of), **_groups_in(facts, of)} for rack, of in sorted(together.items())]

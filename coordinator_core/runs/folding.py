@@ -1,4 +1,4 @@
-"""Runs of segments folded by threads, which share what is left of them."""
+"""Runs of segments folded by threads, which share the segments that are left."""
 
 from __future__ import annotations
 

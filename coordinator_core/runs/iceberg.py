@@ -61,7 +61,7 @@ _URI_PASSWORD = re.compile(r"(://[^/@\s:]*):[^@\s]+@")
 
 
 class CatalogError(RegroupError):
-    """A catalogue did not do what it was asked; what it had committed stays, and the same request may be repeated."""
+    """A catalogue failed at a request; its earlier commits stay, and the same request may be repeated."""
 
     exit_code = ExitCode.APPLY_FAILED
 

@@ -23,7 +23,7 @@ CATALOGS_DIRECTORY = "_catalogs"
 """Directory of a window: which catalogues refer to files of its runs, by run id."""
 
 RECONCILIATION = "reconciliation.json"
-"""File in a directory of findings that names what was looked at."""
+"""File in a directory of findings that names the run and the other inputs."""
 
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 

@@ -1,4 +1,4 @@
-"""Digests of the files of a run: told by its manifest, and checked by whoever reads the files."""
+"""Digests of the files of a run: told by its manifest, and checked when the files are read."""
 
 from __future__ import annotations
 

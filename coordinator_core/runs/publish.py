@@ -38,7 +38,7 @@ from coordinator_core.runs.state_hash import (
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
 STAGING = "_staging"
-"""Directory in which tasks write until what they write is whole; readers of directories pass over names with ``_``."""
+"""Directory in which tasks write until their files are whole; readers of directories pass over names with ``_``."""
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -57,7 +57,7 @@ class TableFile:
 
 
 class RunWriter:
-    """Writes one run. A context manager: it removes what it wrote, directories too, unless :meth:`commit` was reached.
+    """Writes one run. A context manager: it removes its files, directories too, unless :meth:`commit` was reached.
 
     Raises :class:`UsageError` when the run directory exists, also when an aborted run left it, and when it
     would lie inside one of ``sources``.

@@ -194,7 +194,7 @@ def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
 
 
 def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
-    """Settles what is going to happen, in a file whose digest stands for all of it.
+    """Settles the plan in a file, whose digest stands for all of it.
 
     Returns path and digest, what an approver is to read, and the arguments of the app.
     """
@@ -295,7 +295,7 @@ def _code(text: str) -> str:
 
 
 def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks that what lies on the disk is what the app has proved, and what was approved."""
+    """Checks that the files on the disk are those that the app has proved, and that the approval names."""
     began = time.monotonic()
     with _final_errors():
         from coordinator_core import storage

@@ -51,7 +51,7 @@ def _client_settings(settings: DrillSettings) -> ClientSettings:
 
 
 def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
-    """Captures the offsets topic and predicts; the files, and what the person is asked."""
+    """Captures the offsets topic and predicts; returns the files, and the question to the person."""
     cluster, settings = _cluster(params)
     with final_errors():
         from coordinator_core import storage
@@ -117,7 +117,7 @@ def _read(path: str) -> bytes:
 
 
 def _digest(prediction: bytes, settings: DrillSettings, scenario: Scenario) -> str:
-    """SHA-256 of what a person approves: the prediction, and the commands as they will be run."""
+    """SHA-256 of the approved documents: the prediction, and the commands as they will be run."""
     commands = [_filled(command, scenario) for command in (settings.fault_command, settings.recover_command)]
     return hashlib.sha256(json.dumps(commands).encode() + b"\0" + prediction).hexdigest()
 

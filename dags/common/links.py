@@ -1,4 +1,4 @@
-"""Addresses for the browsers of people, by what the cluster file says. Pure."""
+"""Addresses for people's browsers, from the cluster file. Pure."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SHOWN = 20
 
 
 def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
-    """Lists what is old in a file below the cluster's state; nothing is deleted.
+    """Lists old runs and files in a file below the cluster's state; nothing is deleted.
 
     Returns path and digest of the list, and what a person is asked.
     """
@@ -56,7 +56,7 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
 
 
 def remove(found: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Deletes what was approved, but for what something refers to by now."""
+    """Deletes the approved runs and files, but those that something refers to by now."""
     with final_errors():
         from coordinator_core import storage
         from coordinator_core.runs.prune import prune

@@ -131,7 +131,7 @@ def _findings(request: Request) -> str:
 
 
 def report(cluster_name: str, request: Request, expected: Mapping[str, Any]) -> Checked:
-    """Writes the report of a run; what was found."""
+    """Writes the report of a run; returns the findings."""
     cluster = load_clusters().clusters[cluster_name]
     with final_errors():
         return _report(cluster, request, expected)

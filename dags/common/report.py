@@ -22,7 +22,7 @@ class ReportLink(BaseOperatorLink):
 
 
 class ReportOperator(BaseOperator):
-    """Writes the report of a run, and returns what was found.
+    """Writes the report of a run, and returns the findings.
 
     :param request: what ``find`` says of the run (templated)
     :param expected: what ``expectations`` says of it (templated)

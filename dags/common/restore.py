@@ -44,7 +44,7 @@ def _cluster(params: Mapping[str, Any]) -> tuple[Cluster, RestoreSettings]:
 
 
 def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
-    """Plans; the files, and what the person is asked. A blocked plan is an error: nobody could approve it."""
+    """Plans; returns the files, and the question to the person. A blocked plan is an error: nobody could approve it."""
     cluster, settings = _cluster(params)
     with final_errors():
         from coordinator_core import storage

@@ -48,7 +48,7 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, group: LiveConsumerGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
-        """Raises :class:`ApiError` for what is refused."""
+        """Raises :class:`ApiError` for a refused request."""
         settings = self._manager.settings
         if settings.group_consumer_migration_policy == "disabled":
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
@@ -135,7 +135,7 @@ class ClassicMembers:
         )
 
     def _updated(self, member: ConsumerMember, client: Client, request: JoinGroup) -> tuple[ConsumerMember, Owned]:
-        """The member with its subscription, and what it says it owns."""
+        """The member with its subscription, and the partitions that it says it owns."""
         try:
             subscription = Subscription.of(request.protocols[0].metadata)
         except RecordDecodeError:

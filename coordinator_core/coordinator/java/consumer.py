@@ -312,7 +312,7 @@ def _removal(group_id: str, member_id: str) -> list[Record]:
 
 
 def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """The member with what the request says; null and -1 say nothing new."""
+    """The member with the values of the request; null and -1 say nothing new."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(

@@ -138,7 +138,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         return (group for group_id, group in self.groups.items() if group_id not in unwritten)
 
     def revert(self, group_id: str, written: Group | None) -> None:
-        """The group is again what the last record made of it: the log refused what was to replace it."""
+        """The group is again the one that its last record made: the log refused the next record."""
         del self.groups[group_id]
         self._unwritten[self.partition_for(group_id)].discard(group_id)
         if written is not None:

@@ -32,7 +32,7 @@ class ModernMember(Protocol):
 
 
 class RevokingMember(ModernMember, Protocol):
-    """A member that gives up what it is to revoke within a time."""
+    """A member that gives up revoked partitions within a time."""
 
     @property
     def rebalance_timeout_ms(self) -> int: ...
@@ -121,7 +121,7 @@ class CommittingModernGroup(ModernGroup[Member]):
 
     @abstractmethod
     def validate_past_epoch(self, member: Member, epoch: int) -> Validate:
-        """Accept commits of an older epoch for what was the member's at that time (KIP-1251)."""
+        """Accept commits of an older epoch for partitions that the member owned then (KIP-1251)."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is None and member_epoch < 0:

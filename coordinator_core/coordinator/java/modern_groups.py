@@ -108,7 +108,7 @@ class ModernGroups(ABC, Generic[Group]):
         self.manager.timers.schedule(("session", group_id, member_id), timeout_ms, fence)
 
     def schedule_rebalance_timeout(self, group_id: str, member: RevokingMember) -> None:
-        """The time that a member has to give up what it is to revoke."""
+        """The time that a member has to give up revoked partitions."""
         fence = self.fence_later(group_id, member.member_id, member.member_epoch)
         key = ("rebalance", group_id, member.member_id)
         self.manager.timers.schedule(key, member.rebalance_timeout_ms, fence)
@@ -126,7 +126,7 @@ class ModernGroups(ABC, Generic[Group]):
         show: Callable[[Group], Described],
         refused: Callable[[Errors, str | None, str], Described],
     ) -> Described:
-        """``show`` of the written group; what is ``refused`` has error, message and group id."""
+        """``show`` of the written group; a ``refused`` group has error, message and group id."""
         try:
             check(group_id)
             group = self.group(group_id, written=True)

@@ -237,7 +237,7 @@ def _known(group: LiveShareGroup, member_id: str, epoch: int) -> ShareMember:
 
 
 def _updated(member: ShareMember, client: Client, request: ShareGroupHeartbeat) -> ShareMember:
-    """The member with what the request says; null says nothing new."""
+    """The member with the values of the request; null says nothing new."""
     names = request.subscribed_topic_names
     return replace(
         member,

@@ -259,7 +259,7 @@ class ShareOffsets:
         return DeleteShareGroupOffsetsReply(Errors.NONE, responses=tuple(answers))
 
     def _delete(self, group_id: str, topics: StateTopics, gone: set[str]) -> None:
-        """Write what is to go, let it go, write that it has gone."""
+        """Write which offsets are to go, let them go, write that they have gone."""
         for topic_id in gone:
             del topics.initialized[topic_id]
             topics.deleting.add(topic_id)

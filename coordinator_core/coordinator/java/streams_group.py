@@ -115,7 +115,7 @@ class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
                     processes.setdefault(task, set()).add(member.process_id)
 
     def forget(self, member: LiveStreamsMember) -> None:
-        """Before a record changes the member: forget its processes and what was told of its endpoint."""
+        """Before a record changes the member: forget its processes and the last answer about its endpoint."""
         self.endpoints.pop(member.member_id, None)
         self.remove_processes(member)
 

@@ -71,7 +71,7 @@ def needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) 
 def updated(
     member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat, rules: StreamsRules
 ) -> LiveStreamsMember:
-    """The member with what the request says; null and -1 say nothing new."""
+    """The member with the values of the request; null and -1 say nothing new."""
     timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
     keeps_endpoint = endpoint is None and not (rules.follows_endpoints and request.member_epoch == 0)
     return replace(
@@ -89,7 +89,7 @@ def updated(
 
 
 def take_offsets(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
-    """Keep what the member reports of its tasks, until it reports anew or is gone; no record holds it."""
+    """Keep the member's report of its tasks, until it reports anew or is gone; no record holds it."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return
     known = group.reported(request.member_id)

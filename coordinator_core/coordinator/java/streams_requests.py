@@ -1,4 +1,4 @@
-"""Contents of a StreamsGroupHeartbeat, and what is refused of it (``GroupCoordinatorService``, ``KafkaApis``)."""
+"""Contents of a StreamsGroupHeartbeat, and contents that are refused (``GroupCoordinatorService``, ``KafkaApis``)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def assign_uniform(group: GroupSpec) -> Assignment:
 
 
 def _assign_homogeneous(group: GroupSpec) -> Assignment:
-    """Equally many partitions for all; who has too many gives up the last ones, in the order of the map."""
+    """Equally many partitions for all; a member with too many gives up the last ones, in the order of the map."""
     first = next(iter(group.members.values()))
     topic_ids = list(JavaHashMap((topic_id, None) for topic_id in first.topic_ids))
     if not topic_ids:

@@ -77,7 +77,7 @@ class ScalaGroup(LiveClassicGroup):
         return self.remove_offsets(sorted(offset_key for offset_key in offset_keys if offset_key.topic in names))
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Remove what has expired, but nothing of topics that a Stable group subscribes to."""
+        """Remove expired offsets, but none of topics that a Stable group subscribes to."""
         ageing = self.ageing()
         if ageing is None:
             return []

@@ -57,5 +57,5 @@ class Given:
         return found
 
     def as_json(self) -> Json:
-        """The field; what is not given is left out."""
+        """The field, without facts that are not given."""
         return {name: value for name, value in to_json(self).items() if value not in (None, [], {})}

@@ -6,7 +6,7 @@ from coordinator_core.log.types import Codec
 
 
 class CompressionError(Exception):
-    """The compressed bytes are not what the codec's framing allows."""
+    """The codec's framing does not allow the compressed bytes."""
 
 
 class DecompressedTooLargeError(CompressionError):
