@@ -95,11 +95,11 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         def fault_and_observe(predicted: Any, *, params: Any) -> Any:
             return drill.fault_and_observe(predicted, params)
 
-        @task(doc_md="Recovers what a killed drill has left.")
+        @task(doc_md="Recovers the cluster after a killed drill.")
         def recover(predicted: Any, *, params: Any) -> Any:
             return drill.recover(predicted, params)
 
-        @task(trigger_rule="all_done", doc_md="Sets what was predicted beside what was observed.")
+        @task(trigger_rule="all_done", doc_md="Compares prediction and observation.")
         def compare(predicted: Any) -> Any:
             return drill.compare(predicted)
 

@@ -71,7 +71,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
-        @task(doc_md="Says what compaction would leave, what has expired, and what will.")
+        @task(doc_md="Computes the result of a compaction, expired offsets, and the forecast.")
         def forecast(pinned: Any, **context: Any) -> Any:
             from dags.common import compact
 
@@ -79,14 +79,14 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
         @task(
             multiple_outputs=True,
-            doc_md="Settles what is going to happen, in a file whose digest stands for all of it.",
+            doc_md="Settles the plan in a file, whose digest stands for all of it.",
         )
         def plan(forecasted: Any, *, dag_run: Any) -> Any:
             from dags.common import compact
 
             return compact.plan(forecasted, dag_run)
 
-        @task(doc_md="Checks that the log on the disk is what was proved, and what was approved.")
+        @task(doc_md="Checks the log on the disk against proof and approval.")
         def proof(planned: Any, compacted: Any) -> Any:
             from dags.common import compact
 

@@ -56,7 +56,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
-        @task(doc_md="Logs what the run holds and emits the asset event.", outlets=[RUNS])
+        @task(doc_md="Logs the run's summary and emits the asset event.", outlets=[RUNS])
         def summary(pinned: Any, replayed: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import load
 

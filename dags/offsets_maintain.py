@@ -51,13 +51,13 @@ def build(file: ClusterFile) -> DAG:
         **file.dag_arguments(approval_hours=APPROVAL_HOURS),
     ) as dag:
 
-        @task(doc_md="Lists what is old; deletes nothing.")
+        @task(doc_md="Lists old runs and files; deletes nothing.")
         def find(**context: Any) -> Any:
             from dags.common import maintain
 
             return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
 
-        @task(doc_md="Deletes what was approved and is still old.")
+        @task(doc_md="Deletes approved runs and files that are still old.")
         def remove(found: Any, *, params: Any) -> Any:
             from dags.common import maintain
 

@@ -71,7 +71,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         **file.dag_arguments(name),
     ) as dag:
 
-        @task(doc_md="Says which runs are looked at, and what is known besides.")
+        @task(doc_md="Finds the runs to look at, and the inputs beside them.")
         def find(*, params: Any, triggering_asset_events: Any) -> Any:
             from dags.common import reconcile
 

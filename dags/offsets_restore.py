@@ -131,7 +131,7 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
 
             return restore.verify(planned, params)
 
-        @task(doc_md="Undoes what was written and is not proved.")
+        @task(doc_md="Undoes writes that are not proved.")
         def rollback(planned: Any, verified: Any, *, params: Any) -> Any:
             from dags.common import restore
 
