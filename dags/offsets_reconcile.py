@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task, task_group
 
 from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.expect import ExpectationsOperator
 from dags.common.form import cluster_param, optional
 from dags.common.report import ReportOperator
 from dags.common.spark import SparkAppOperator
@@ -84,12 +85,6 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.histories(params["cluster"], requested, params)
 
-        @task(doc_md="Evaluates the Great Expectations suites and writes Data Docs.")
-        def expectations(request: Any) -> Any:
-            from dags.common import reconcile
-
-            return reconcile.expect(request)
-
         @task(doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.")
         def metrics(checked: Any, *, params: Any) -> Any:
             from dags.common import reconcile
@@ -128,8 +123,13 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
                 has_run_id=False,
                 doc_md="Evaluates the rules in Spark and publishes the findings.",
             )
-            expected = expectations(request)
-            rules >> expected
+            expectations = ExpectationsOperator(
+                task_id="expectations",
+                request=request,
+                doc_md="Evaluates the Great Expectations suites and writes Data Docs.",
+            )
+            rules >> expectations
+            expected = expectations.output
             checked = ReportOperator(
                 task_id="report",
                 request=request,

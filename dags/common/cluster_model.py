@@ -256,6 +256,13 @@ class NotifierSettings(_Section):
         return made
 
 
+class ExpectationsSettings(_Section):
+    """The quality gate of a cluster's runs."""
+
+    spark_from_offsets: Count = 2_000_000
+    """Committed offsets of a run from which on Spark evaluates the expectations, not a process of the worker."""
+
+
 class IcebergSettings(_Section):
     """Catalogue in which runs of a cluster are registered; how it is opened stands in pyiceberg's configuration."""
 
@@ -289,6 +296,7 @@ class Defaults(_Section):
     """Lowest severity of findings that closes the gate."""
     gate_latest: bool = True
     """``latest.json`` names a run only once the gate has let it through."""
+    expectations: ExpectationsSettings = ExpectationsSettings()
     metrics: MetricsSettings | None = None
     """Without it they lie beside the report alone."""
     lineage: bool = False

@@ -27,7 +27,7 @@ REPORTS = "_reports"
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-RESULT, DATA_DOCS, LINEAGE = "rules.json", "data_docs", "lineage.jsonl"
+RESULT, EXPECTED, DATA_DOCS, LINEAGE = "rules.json", "expectations.json", "data_docs", "lineage.jsonl"
 
 _RULE = re.compile(r"findings\.R\d+")
 """Expectations that stand for a rule."""
@@ -87,6 +87,7 @@ def _request(cluster: Cluster, path: str) -> Request:
     }
     return {
         "run": path,
+        "committed_offsets": run.manifest["tables"]["offsets"]["rows"],
         "topics": topics,
         "previous": given["against"],
         "directory": directory,
@@ -188,15 +189,8 @@ def _line(finding: Mapping[str, Any]) -> str:
 
 def expect(request: Request) -> dict[str, Any]:
     """Evaluates the expectations on a run's tables and findings, in a process of its own: GX is heavy."""
-    run = request["run"]
     with final_errors():
-        from coordinator_core import storage
-        from coordinator_core.untrusted import visible
-
-        docs = storage.join(request["directory"], DATA_DOCS)
-        findings = _findings(request)
-    command = [sys.executable, "-m", "expectations", run, "--findings", findings]
-    command += ["--format", "json", "--data-docs", docs]
+        command = [sys.executable, "-m", "expectations", request["run"], *_places(request), "--format", "json"]
     # A checkout that is not installed is found, too.
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
@@ -204,7 +198,44 @@ def expect(request: Request) -> dict[str, Any]:
     )
     if done.returncode not in (0, 1):
         raise AirflowException(f"expectations ended with {done.returncode}: {done.stderr[-2000:]}")
-    result = json.loads(done.stdout)
+    return _expected(request, json.loads(done.stdout))
+
+
+def quality_arguments(request: Request) -> list[str]:
+    """Arguments of the app ``quality``, which evaluates the expectations in Spark."""
+    with final_errors():
+        return ["--run", request["run"], *_places(request), "--result", _answer(request)]
+
+
+def expected_in_spark(request: Request) -> dict[str, Any]:
+    """The answer of the app ``quality``, as :func:`expect` returns it."""
+    with final_errors():
+        from coordinator_core import storage
+
+        return _expected(request, json.loads(bytes(storage.read(_answer(request)))))
+
+
+def _places(request: Request) -> list[str]:
+    """Options for the findings and the Data Docs."""
+    return ["--findings", _findings(request), "--data-docs", _data_docs(request)]
+
+
+def _data_docs(request: Request) -> str:
+    from coordinator_core import storage
+
+    return storage.join(request["directory"], DATA_DOCS)
+
+
+def _answer(request: Request) -> str:
+    from coordinator_core import storage
+
+    return storage.join(request["directory"], EXPECTED)
+
+
+def _expected(request: Request, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts of an answer, and the codes that close the gate."""
+    from coordinator_core.untrusted import visible
+
     log.info("%d of %d expectations evaluated", result["evaluated"], result["declared"])
     for failure in result["failures"]:
         log.warning("%s %s: not so: %s", failure["severity"], failure["code"], visible(failure["summary"]))
@@ -217,14 +248,14 @@ def expect(request: Request) -> dict[str, Any]:
         if failure["severity"] == "critical" and not _RULE.fullmatch(failure["code"])
     ]
     return {
-        "run": run,
+        "run": request["run"],
         "declared": result["declared"],
         "evaluated": result["evaluated"],
         "failed": result["failed"],
         "absent": len(result["absent"]),
         "contradictions": contradictions,
         "not_evaluated": [refusal["code"] for refusal in result["refusals"]],
-        "data_docs": docs,
+        "data_docs": _data_docs(request),
     }
 
 

@@ -84,6 +84,7 @@ def cluster_file(place: Path) -> Path:
             "source": str(case("k431-compacted/A-uncleaned").paths[0]),
             "kafka_version": "4.3.1",
             "compaction": {"approval_hours": 1},
+            "expectations": {"spark_from_offsets": 1},
         },
         "restored": {
             "source": "kafka://restored",

@@ -13,6 +13,8 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.read import open_run
+from expectations.gate import evaluate
 from tests.dags.airflow_home import AirflowHome
 from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import classic, commit, log_of
@@ -41,7 +43,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.full
 def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str]) -> None:
     asked = {"history": True, "history_groups": "nobody\ng\n"}
-    conf = json.dumps({"cluster": "mixed", "run": runs[1], **asked})
+    # The expectations of this cluster's runs are evaluated in Spark.
+    conf = json.dumps({"cluster": "bloated", "run": runs[1], **asked})
     done = home.airflow("dags", "test", "offsets_reconcile", "--conf", conf)
     assert done.returncode == 0, done.stdout
     [history] = (Path(runs[1]).parent / "_history" / Path(runs[1]).name).iterdir()
@@ -51,6 +54,11 @@ def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str
     report = Path(runs[1]).parent / "_reports" / Path(runs[1]).name
     assert {"report.html", "report.json", "report.md", "report.prom"} <= {path.name for path in report.iterdir()}
     assert (report / "data_docs/index.html").is_file()
+    findings = json.loads((report / "rules.json").read_text())["findings"]
+    assert json.loads((report / "expectations.json").read_text()) == {
+        **json.loads(json.dumps(evaluate(open_run(runs[1]), findings=findings).as_dict())),
+        "data_docs": str(report / "data_docs"),
+    }
     document = json.loads((report / "report.json").read_text())
     assert document["verdict"] == "clean"
     # It was compared with the run of the day before, which nobody named.
@@ -68,5 +76,7 @@ def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, runs: 
     [directory] = (Path(runs[2]).parent / "_findings" / Path(runs[2]).name).iterdir()
     assert pq.read_table(directory / "findings.parquet")["rule"].to_pylist() == ["R30", "R72"]
     assert (Path(runs[2]).parent / "_reports" / Path(runs[2]).name / "report.html").is_file()
+    # A process of the worker has evaluated them.
+    assert not (Path(runs[2]).parent / "_reports" / Path(runs[2]).name / "expectations.json").exists()
     # Nobody has asked for it.
     assert not (Path(runs[2]).parent / "_history").exists()
