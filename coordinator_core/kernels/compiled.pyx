@@ -29,6 +29,8 @@ cdef extern from "native.h" nogil:
     Int load_be32(const unsigned char *first, const unsigned char *last)
     Int load_be16(const unsigned char *first, const unsigned char *last)
     Word load_le64(const unsigned char *first, const unsigned char *last)
+    void store_le64(unsigned char *first, unsigned char *last, Word word)
+    Int byte_length(Word word)
     Word folded_product(Word left, Word right)
     void copy_run(unsigned char *first, unsigned char *last, const unsigned char *source, const unsigned char *end)
     void copy_fields(const unsigned char *row, Int row_bytes, unsigned char *column, Int size, Int count)

@@ -360,7 +360,7 @@ class ClosedVersion(Struct):
     value_version: i32
 
 
-PACKED_VERSION_BYTES = 120  # Most that a version takes packed: 12 numbers of up to ten bytes.
+PACKED_VERSION_BYTES = 6 + 12 * 8  # Most that a version takes packed: the sizes of 12 numbers, and those.
 
 
 class PackedBatch(Struct):

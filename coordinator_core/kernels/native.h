@@ -1,4 +1,4 @@
-/* What Cython has no spelling for: unaligned loads, prefetching, CRC-32C by instruction.
+/* What Cython has no spelling for: unaligned loads and stores, prefetching, CRC-32C by instruction.
 
    A load takes the addresses of its first and last byte. The second is only there so that a build
    with bounds checks (`make check-kernels`) checks it. */
@@ -30,6 +30,16 @@ REGROUP_LOAD(be64, int, 64, REGROUP_BIG)
 REGROUP_LOAD(be32, int, 32, REGROUP_BIG)
 REGROUP_LOAD(be16, int, 16, REGROUP_BIG)
 REGROUP_LOAD(le64, uint, 64, REGROUP_LITTLE)
+
+/* The same for a store. */
+static inline void store_le64(unsigned char *first, unsigned char *last, uint64_t word) {
+    (void)last;
+    word = REGROUP_LITTLE(64, word);
+    memcpy(first, &word, sizeof word);
+}
+
+/* How many bytes a number has, without the highest ones that are 0. */
+static inline int64_t byte_length(uint64_t word) { return word ? (71 - __builtin_clzll(word)) >> 3 : 0; }
 
 /* Both halves of a product together: no bits of the factors have an effect that is known without the other factor. */
 static inline uint64_t folded_product(uint64_t left, uint64_t right) {

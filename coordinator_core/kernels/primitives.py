@@ -15,6 +15,9 @@ if not cython.compiled:
         product = left * right
         return (product ^ (product >> 64)) & ALL_64_BITS
 
+    def byte_length(word: Word) -> Int:
+        return (word.bit_length() + 7) // 8
+
 
 @cython.ccall
 def be64(data: Bytes, at: Int) -> Int:
@@ -57,6 +60,16 @@ def le32(data: Bytes, at: Int) -> Int:
         | cython.cast(Int, data[at + 2]) << 16
         | cython.cast(Int, data[at + 3]) << 24
     )
+
+
+@cython.cfunc
+def put_le64(out: MutableBytes, at: Int, word: Word) -> cython.void:
+    """Store ``word`` in eight bytes, the lowest first."""
+    if cython.compiled:
+        store_le64(cython.address(out[at]), cython.address(out[at + 7]), word)
+    else:
+        for byte in range(8):
+            out[at + byte] = (word >> (8 * byte)) & 0xFF
 
 
 @cython.cfunc
