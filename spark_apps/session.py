@@ -98,12 +98,6 @@ class Session:
         context.setLogLevel("ERROR")
         return context
 
-    @property
-    def jvm_process_id(self) -> int:
-        """Process id of the driver's JVM; waits for it. Not known under ``spark-submit``, which has started its own."""
-        process_id: int = self._gateway.result().proc.pid
-        return process_id
-
     def stop(self) -> None:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
         if self._context is not None:

@@ -51,7 +51,6 @@ class Layouts:
 
 CURRENT: Final = Layouts("current", (CURRENT_LAYOUT,))
 PREVIEW_3_7: Final = Layouts("preview-3.7", (PREVIEW_3_7_LAYOUT,))
-SHARE_3_9: Final = Layouts("share-3.9", (SHARE_3_9_LAYOUT, SHARE_4_0_LAYOUT))
 SHARE_4_0: Final = Layouts("share-4.0", (SHARE_4_0_LAYOUT,))
 AUTO: Final = Layouts("auto", (CURRENT_LAYOUT, SHARE_4_0_LAYOUT, SHARE_3_9_LAYOUT, PREVIEW_3_7_LAYOUT), trial=True)
 

@@ -19,7 +19,7 @@ from coordinator_core.history.digest import PartDigest, table_digest
 from coordinator_core.history.table import HISTORY
 from coordinator_core.reports.history_file import parquet_pieces
 from coordinator_core.runs.place import HISTORY_DIRECTORY, check_output_outside
-from coordinator_core.runs.proof import FileProof, open_parquet, parsing, proof_of
+from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.publish import STAGING, versions
 
 TABLE, DOCUMENT = "history", "history.json"
@@ -139,25 +139,3 @@ class HistoryWriter:
         written = write_part(self.directory, 0, 0, iter([HISTORY.empty_table()]))
         assert written is not None
         return written
-
-
-def read_published(directory: str) -> Iterator[pa.Table]:
-    """The rows of a published table, a row group at a time.
-
-    Raises :class:`UsageError` where there is none, and ``DamagedInputError`` for a file that is not what was published.
-    """
-    path = storage.join(directory, DOCUMENT)
-    if not storage.exists(path):
-        raise UsageError(f"{directory} holds no table history: it has no {DOCUMENT}")
-    try:
-        document = files.read_json(path)
-        if document["history_version"] != HISTORY_VERSION:
-            raise UsageError(f"{path} has version {document['history_version']}, this is for {HISTORY_VERSION}")
-        listed = list(zip(map(str, document["files"]), document["proofs"], strict=True))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
-    for name, proof in listed:
-        file = storage.join(directory, name)
-        with open_parquet(file, proof) as parquet, parsing(file):
-            for number in range(parquet.num_row_groups):
-                yield parquet.read_row_group(number).select(HISTORY.names).cast(HISTORY)

@@ -84,26 +84,13 @@ def _too_much_together(log: PartitionLog, allowance: int) -> DamagedInputError:
     return DamagedInputError(too_large(log.segments[0].path, what, allowance))
 
 
-def replay_partitions(
-    source: Snapshot | Pin,
-    profile: Profile,
-    *,
-    on_damage: OnDamage = OnDamage.FAIL,
-    cache: FoldCache | None = None,
-    whole_metadata: bool = True,
-) -> Iterator[tuple[PartitionState, PartitionFacts]]:
-    """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
-
-    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
-    """
-    for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
-        yield merged.to_state(whole_metadata=whole_metadata), facts
-
-
 def merged_partitions(
     source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
 ) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
-    """Like :func:`replay_partitions`, without making an object of every offset."""
+    """Merged state and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
+
+    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
+    """
     with _Replay(source, profile, on_damage, cache) as replay:
         # Modules that merge are loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
