@@ -98,7 +98,7 @@ def _remote(root: str, query: str) -> tuple[Any, str]:
     try:
         found: tuple[Any, str] = pyarrow.fs.FileSystem.from_uri(uri)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise passing(uri, error) or UsageError(f"{uri}: {error}") from error
+        raise _passing(uri, error) or UsageError(f"{uri}: {error}") from error
     return found
 
 
@@ -134,7 +134,7 @@ def stat(path: str) -> Entry | None:
     try:
         info = remote.get_file_info(inner)
     except OSError as error:
-        raise passing(path, error) or UsageError(f"{path}: {error}") from error
+        raise unreadable(path, error) from error
     if info.type == pyarrow.fs.FileType.NotFound:
         return None
     return _remote_entry(name, path, info)
@@ -175,7 +175,7 @@ def list_directory(path: str, *, missing_ok: bool = False) -> list[Entry]:
                 name = info.base_name
                 entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
-        raise passing(path, error) or UsageError(f"{path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -208,7 +208,7 @@ def memory(size: int) -> memoryview:
     return memoryview(area)
 
 
-def passing(path: str, error: Exception) -> StorageError | None:
+def _passing(path: str, error: Exception) -> StorageError | None:
     """The error where storage elsewhere does not answer, or not now; ``None`` where trying again would not help."""
     if is_local(path) or not _PASSING.search(str(error)):
         return None
@@ -217,11 +217,11 @@ def passing(path: str, error: Exception) -> StorageError | None:
 
 def unreadable(path: str, error: Exception) -> RegroupError:
     said = getattr(error, "strerror", None) or error
-    return passing(path, error) or UsageError(f"{path}: cannot be read: {said}")
+    return _passing(path, error) or UsageError(f"{path}: cannot be read: {said}")
 
 
 def _not_written(path: str, error: OSError) -> RegroupError:
-    return passing(path, error) or not_written(path, error)
+    return _passing(path, error) or not_written(path, error)
 
 
 class Version(NamedTuple):
@@ -501,17 +501,14 @@ def _umask() -> int:
 
 def make_directory(path: str, *, parents: bool = True) -> None:
     """Make a directory and its parents; existing ones are fine. Object stores have no parents to miss."""
-    if is_local(path):
-        try:
+    try:
+        if is_local(path):
             local_path(path).mkdir(parents=parents, exist_ok=True)
-        except OSError as error:
-            raise _not_written(path, error) from error
-    else:
-        remote, inner = filesystem(path)
-        try:
+        else:
+            remote, inner = filesystem(path)
             remote.create_dir(inner, recursive=True)
-        except OSError as error:
-            raise _not_written(path, error) from error
+    except OSError as error:
+        raise _not_written(path, error) from error
 
 
 def delete(path: str) -> None:
@@ -519,19 +516,16 @@ def delete(path: str) -> None:
     found = stat(path)
     if found is None:
         return
-    if is_local(path):
-        try:
+    try:
+        if is_local(path):
             while os.path.lexists(local := local_path(path)):
                 with suppress(FileNotFoundError):
                     shutil.rmtree(local) if found.is_directory else local.unlink()
-        except OSError as error:
-            raise _not_written(path, error) from error
-        return
-    remote, inner = filesystem(path)
-    try:
-        remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
+        else:
+            remote, inner = filesystem(path)
+            remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
     except OSError as error:
-        raise passing(path, error) or error from error
+        raise _not_written(path, error) from error
 
 
 def delete_while_written(path: str) -> None:

@@ -217,15 +217,15 @@ class LinkSettings(_Section):
     """Addresses that browsers know, for links in Airflow's pages."""
 
     output: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """What lies below ``output``."""
+    """Address of the files below ``output``."""
     state: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """What lies below ``state``."""
+    """Address of the files below ``state``."""
     spark_history: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """Spark's history server."""
+    """Address of Spark's history server."""
 
 
 class TimeoutSettings(_Section):
-    """What takes longer fails: a task is retried, a run is not. What waits for a person has its own hours."""
+    """Limits of tasks, which are retried, and of runs, which are not. Waiting for a person has its own hours."""
 
     task_minutes: Count | None = None
     run_minutes: Count | None = None
