@@ -25,7 +25,7 @@ from coordinator_core.log.batch import batch_records, parse_batch, records_secti
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, last_offset_of, not_loaded, read_partition, read_segment
+from coordinator_core.log.reader import OnDamage, last_offset_of, read_partition, read_segment, reads_past
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.process.allocator import give_back_freed_memory
@@ -426,11 +426,7 @@ class Folder:
             try:
                 self._fold_batch(batch)
             except DamagedInputError as error:
-                if on_damage is OnDamage.FAIL:
-                    raise
-                damage.append(error.damage)
-                if on_damage is OnDamage.RECOVER:
-                    damage.append(not_loaded(self.segment.path, batch))
+                if not reads_past(error, self.segment.path, batch, on_damage, damage):
                     self.stopped = True
                     return
 

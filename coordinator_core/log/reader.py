@@ -244,19 +244,23 @@ def with_records(
         try:
             records = batch_records(batch, path=segment.path, limits=_DEFAULT_LIMITS)
         except DamagedInputError as error:
-            if on_damage is OnDamage.FAIL:
-                raise
-            damage.append(error.damage)
-            if on_damage is OnDamage.RECOVER:
-                damage.append(not_loaded(segment.path, batch))
-                return
-            continue
+            if reads_past(error, segment.path, batch, on_damage, damage):
+                continue
+            return
         yield segment, batch, records
 
 
-def not_loaded(path: str, batch: Batch) -> Damage:
-    """Damage under ``RECOVER`` for a batch that a broker keeps and whose records it cannot read."""
-    return Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED)
+def reads_past(error: DamagedInputError, path: str, batch: Batch, on_damage: OnDamage, damage: list[Damage]) -> bool:
+    """Whether reading goes on behind a batch with damaged records, which are appended to ``damage``.
+
+    Raises ``error`` under ``FAIL``. Under ``RECOVER`` reading ends: a broker keeps the batch, and cannot load it.
+    """
+    if on_damage is OnDamage.FAIL:
+        raise error
+    damage.append(error.damage)
+    if on_damage is OnDamage.RECOVER:
+        damage.append(Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED))
+    return on_damage is not OnDamage.RECOVER
 
 
 _NOT_LOADED = "a broker cannot load the partition from here on"

@@ -75,6 +75,15 @@ def default_window(now_ms: int) -> str:
         raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window") from None
 
 
+def directories_of(path: str) -> list[str]:
+    """Paths of the windows of a cluster, or of the runs of a window; names with an underscore are for other things."""
+    return [
+        entry.path
+        for entry in storage.list_directory(path)
+        if entry.is_directory and not entry.name.startswith(("_", "."))
+    ]
+
+
 def check_output_outside(output: str, sources: Iterable[str]) -> None:
     """:class:`UsageError` when ``output`` lies in one of ``sources``: a snapshot is never written to."""
     target = _canonical(output)
