@@ -27,6 +27,8 @@ TEXT = {
 
 
 class CoordinatorType(IntEnum):
+    """``CoordinatorType`` of FindCoordinator: the kind of key that is looked up."""
+
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2

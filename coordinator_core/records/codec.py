@@ -2,8 +2,8 @@
 
 Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
 22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
-``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
-another spelling than Kafka's.
+``_unknownTaggedFields``.  A decoded record is encoded to the same bytes, except where the writer used another spelling
+than Kafka's.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ def place_beside(run_path: str) -> str:
 
 
 class HistoryWriter:
-    """Publishes one table. A context manager: it removes what was written, directories too, unless :meth:`commit` was
-    reached.
+    """Publishes one table. A context manager: it removes its files, directories too, unless :meth:`commit` was reached.
 
     Raises :class:`UsageError` when the directory exists, and when it would lie inside one of ``sources``.
     """
@@ -108,13 +107,13 @@ class HistoryWriter:
 
     @property
     def staging_path(self) -> str:
-        """Directory for what tasks tell each other, and for files that are not whole."""
+        """Directory for messages between tasks, and for files that are not whole."""
         return storage.join(self.directory, STAGING)
 
     def commit(self, parts: Sequence[PartFile], facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the document, which makes ``parts`` count and goes without what other attempts wrote; returns it."""
+        """Write the document, which makes ``parts`` count and deletes files of other attempts; returns it."""
         parts = sorted(parts, key=lambda part: (part.offsets_partition, part.number)) or [self._no_rows()]
-        # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
+        # The directory first: an attempt that still runs can then move nothing out of it.
         storage.delete_while_written(self.staging_path)
         listed = {part.name for part in parts}
         for entry in storage.list_directory(storage.join(self.directory, TABLE)):

@@ -21,7 +21,7 @@ def previous_run(run: Run) -> Run | None:
 
 
 def newest_run(output: str, cluster: str) -> Run | None:
-    """The newest published run of a cluster, whatever the gate says of it; ``None`` when there is none.
+    """The newest published run of a cluster, with any verdict of the gate; ``None`` when there is none.
 
     It is that of the last window (by name) that has one, or that of ``latest.json``: windows may have any name.
     """

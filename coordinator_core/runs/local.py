@@ -62,7 +62,7 @@ def replay_snapshot(
     ``whole_metadata`` and ``long_texts`` are those of :meth:`MergedPartition.to_state`.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
-    segments; else appends what it found to ``damage``, in that order. Raises it too where names, group records and
+    segments; else appends all damage to ``damage``, in that order. Raises it too where names, group records and
     metadata of all partitions together are more than may stand of a log of this size.
     """
     damage += check_source(source, on_damage)
@@ -168,7 +168,7 @@ def replay_to_run(
 
 
 def _inferred(snapshot: Snapshot) -> Profile:
-    # Loading what looks at records takes time that a run with a given profile need not.
+    # Modules that look at records take time to load, which a run with a given profile saves.
     from coordinator_core.fold.inference import infer_profile
 
     return infer_profile(snapshot.partitions)

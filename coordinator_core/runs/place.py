@@ -68,7 +68,7 @@ def new_run_id() -> str:
 
 
 def default_window(now_ms: int) -> str:
-    """The window of a run that was given none: the UTC day of ``now_ms``."""
+    """The window of a run that was given none: the UTC day of ``now_ms`` (epoch ms); ``UsageError`` past year 9999."""
     try:
         return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%d}"
     except (OverflowError, ValueError):

@@ -247,7 +247,7 @@ class Assignments:
 
 
 def _compiled(regex: str) -> re.Pattern[str]:
-    """Kafka has RE2's syntax; what RE2 refuses and this takes (backreferences, lookaround) is refused too."""
+    """Kafka has RE2's syntax; syntax that RE2 refuses and this takes (backreferences, lookaround) is refused too."""
     try:
         if re.search(r"\(\?(?:=|!|<=|<!|P=|>)|\\[1-9]", regex):
             raise ApiError(Errors.INVALID_REGULAR_EXPRESSION)

@@ -188,7 +188,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
     def subscribed(
         self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
-        """Write what changed of the member; whether its subscription did, and whether its topics did."""
+        """Write the changes of the member; whether its subscription did, and whether its topics did."""
         if updated != member:
             out.append(records.member(group.group_id, updated))
         names_changed = updated.subscribed_topics != member.subscribed_topics

@@ -123,7 +123,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
     def _bump_epoch(
         self, group: LiveShareGroup, subscribed: bool, member: ShareMember, updated: ShareMember, out: list[Record]
     ) -> int:
-        """The group's epoch: the next one after a change of subscriptions, of their topics or of what is assignable."""
+        """The group's epoch: the next one after a change of subscriptions, topics or assignable partitions."""
         is_due = group.group_epoch > group.assignment_epoch
         bump = subscribed or (not is_due and self._offsets.assignment_pending(group))
         epoch = group.group_epoch

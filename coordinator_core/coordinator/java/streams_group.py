@@ -36,9 +36,10 @@ from coordinator_core.groups.modern import StreamsRecords
 class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
     """The replayed group with the questions of request handlers.
 
-    What no record holds comes after ``members`` and ``target_assignment``: static members by instance id, processes by
-    task, the configured topology, the deadline of its topics' metadata, who asked for the shutdown, what endpoints are
-    told, what members report of their tasks, and the targets that members of an assignment epoch go to.
+    State that no record holds comes after ``members`` and ``target_assignment``: static members by instance id,
+    processes by task, the configured topology, the deadline of its topics' metadata, the request for a shutdown,
+    endpoints as members are told them, tasks as members report them, and the targets that members of an assignment
+    epoch go to.
     """
 
     protocol_type: ClassVar[str] = "streams"

@@ -20,7 +20,8 @@ from coordinator_core.releases.requests import StreamsRules
 
 
 def member_of_request(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, out: list[Record]) -> LiveStreamsMember:
-    """The member that a heartbeat is of, a new one where it joins; ``out`` gets what replaces a static member.
+    """The member that a heartbeat is of, a new one where it joins; ``out`` gets the records that replace a static
+    member.
 
     Raises :class:`ApiError` for a member that is unknown or fenced, and for an instance id that is taken.
     """
