@@ -48,7 +48,7 @@ class Scenario:
 
 
 def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
-    """Partitions by topic (``None``: all) of texts such as ``orders:0,1`` (Kafka's ``--topic``); else ``UsageError``."""
+    """Partitions by topic (``None``: all) of texts like ``orders:0,1`` (Kafka's ``--topic``); else ``UsageError``."""
     found: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
