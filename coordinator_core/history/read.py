@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import (
     Change,
@@ -26,7 +27,6 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.releases import Clock, Profile
 
-HOUR_MS = 3_600_000
 STORM = 20
 """Rebalances of a group in an hour."""
 FLAPS = 5

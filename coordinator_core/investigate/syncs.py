@@ -11,10 +11,11 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.origins import REGULAR, WITH_EPOCHS
-from coordinator_core.history.signs import HOUR_MS, Rivals, name_of
+from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span
