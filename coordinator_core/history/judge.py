@@ -134,6 +134,12 @@ class Judge:
         if not candidates:
             kept = removal.condition.kept
             why = f"the group kept it ({kept.value if kept else 'its members subscribed to the topic'})"
+            if removal.subscribed and self._may_stay(removal.offset_key.topic, place.timestamp_ms):
+                why += (
+                    ", and another group has offsets of the topic and lost none then; whether it had them before, only "
+                    "a reading of all groups tells"
+                )
+                return End(EndKind.NO_RULE, place, Certainty.POSSIBLE, why, others=(EndKind.TOPIC_DELETION,))
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, why)
         first, others = candidates[0], tuple(end.kind for end in candidates[1:])
         first = replace(first, others=(*first.others, *others))
@@ -234,14 +240,15 @@ class Judge:
         if with_group and self._profile.loader is Loader.JAVA:
             return None  # It deletes no group with a topic.
         around = self._deletions.around(removal.place.timestamp_ms)
-        if removal.subscribed:
+        if removal.subscribed and not self._may_stay(key.topic, now):
             why = "all offsets of the topic went while members subscribed to it, which no request may do"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
-        if len(around.groups) > 1 and not any(self._stays(topic, now) for topic in around.topics):
+        stay = (self._stays(topic, now) or self._may_stay(topic, now) for topic in around.topics)
+        if len(around.groups) > 1 and not any(stay):
             topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
             why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
-        if len({other.topic for other in gone}) == 1:
+        if len({other.topic for other in gone}) == 1 and not removal.subscribed:
             why = "all offsets of this topic went, and no others"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)
         return None
@@ -251,7 +258,13 @@ class Judge:
         return any(
             since_ms < now_ms and (gone_ms is None or gone_ms > now_ms + 1000)
             for since_ms, gone_ms in self._lessons.topics.get(topic, ())
-        )
+        ) or any(committed_ms < now_ms for committed_ms in self._lessons.elsewhere.get(topic, {}).values())
+
+    def _may_stay(self, topic: str, now_ms: int) -> bool:
+        """Whether a group of which only the end is known has offsets of the topic and lost none at ``now_ms``: it may
+        have had them before."""
+        lost = self._deletions.around(now_ms).groups
+        return any(group_id not in lost for group_id in self._lessons.elsewhere.get(topic, {}))
 
     def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
         """An Admin request: DeleteGroups takes everything, OffsetDelete the offsets that it names."""

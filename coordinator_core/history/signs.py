@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -95,14 +96,16 @@ class MoveKind(StrEnum):
 
 
 def moves_of(group: GroupHistory) -> dict[MoveKind, list[Move]]:
-    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, and commits
-    of a member for another one's partition (``trespasses``): the owner did not go back."""
+    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, commits
+    of a member for another one's partition (``trespasses``): the owner did not go back, and steps forward of a mirror,
+    which goes as far as the group in the other cluster has read."""
     shared = {rivals.key for rivals in rivals_of(group)}
     foreign = {(one.key, one.place.record_offset) for one in group.trespasses}
     found: dict[MoveKind, list[Move]] = {}
     for key, versions in group.versions.items():
         for move in _moves(key, versions) if key not in shared else ():
-            if (key, move.after.place.record_offset) not in foreign:
+            is_mirrored = move.records > 0 and move.origin is OriginKind.MIRROR
+            if not is_mirrored and (key, move.after.place.record_offset) not in foreign:
                 found.setdefault(_kind_of(move), []).append(move)
     return found
 
@@ -211,6 +214,23 @@ def _turns(versions: Sequence[Version]) -> Iterator[Turn]:
 def rounds_of(group: GroupHistory) -> list[Change]:
     """Rebalances: generations, epochs of KIP-848 groups, and the end of the last member."""
     return [one for one in group.changes if one.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH, ChangeKind.EMPTY)]
+
+
+def settled_of(group: GroupHistory) -> Change | None:
+    """The newest rebalance with the assignments that it brought; ``None`` for a group without members, or one whose
+    assignments are not in its records.
+
+    The epoch of a KIP-848 group comes before the assignments: its place is that of the newest of them.
+    """
+    rounds = rounds_of(group)
+    if not rounds or not rounds[-1].members or group.changes[-1].kind is ChangeKind.DELETED:
+        return None
+    last = rounds[-1]
+    if last.kind is not ChangeKind.EPOCH:
+        return last
+    if group.assigned is None:
+        return None
+    return replace(last, members=group.members, place=max(last.place, group.assigned))
 
 
 class Storm(NamedTuple):

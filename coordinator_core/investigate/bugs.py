@@ -135,7 +135,7 @@ _BUGS = (
     Bug(
         "KAFKA-20452",
         "Each round of the cleaner may leave one more empty batch",
-        (("4.0", "4.4"),),
+        (("3.9.2", "4.4"),),
         "4.4.0",
         "empty batches, most without a producer, one a round of the cleaner",
         "none but their bytes, 61 each",

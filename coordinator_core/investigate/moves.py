@@ -7,9 +7,10 @@ from typing import Any
 
 from coordinator_core.history.model import GroupHistory, Overtaken, Version
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
+from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_syncs, of_two_syncs
+from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
 from coordinator_core.rules.model import Severity
 
@@ -20,12 +21,12 @@ _PAUSED = 20
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
-    syncs = explain_syncs(group)
-    yield from syncs.explanations
+    taken = takeovers_of(group)
+    yield from explain_takeovers(group, taken)
     moves = {
         kind: left
         for kind, some in moves_of(group).items()
-        if (left := [move for move in some if id(move.after) not in syncs.puts])
+        if (left := [move for move in some if id(move.after) not in taken.puts])
     }
     for _, some in _by_request(moves.get(MoveKind.RESET, ())):
         yield _reset(group, some)
@@ -42,7 +43,7 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    rivals = [one for one in rivals_of(group) if one.key not in syncs.keys]
+    rivals = [one for one in rivals_of(group) if one.key not in taken.keys]
     if rivals:
         yield _rivals(group, rivals)
     if group.trespasses:

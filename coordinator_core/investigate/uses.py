@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
-from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
+from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
@@ -178,10 +178,8 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
 
 def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """A member whose partitions are not committed any more, while those of others are; nothing tells what waits."""
-    last = rounds[-1]
-    # An epoch of a KIP-848 group comes before the assignments that it brings.
-    is_assigned = last.kind is ChangeKind.GENERATION and group.changes[-1] is last
-    if case.topics is not None or len(last.members) < _AT_LEAST_TWO or not is_assigned:
+    last = settled_of(group)
+    if last is None or case.topics is not None or len(last.members) < _AT_LEAST_TWO:
         return
     owners = {owned: one for one in last.members for owned in one.partitions or ()}
     newest: dict[str, Version] = {}
