@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
@@ -27,6 +28,7 @@ from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSwee
 
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
+_OLD_DEFAULT_MS = 86_400_000
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
@@ -84,7 +86,8 @@ class Judge:
             # The end of a group is told from that of its offsets.
             for at, change in enumerate(group.changes):
                 if change.kind is ChangeKind.DELETED:
-                    change.end = self._group_end(group, change, group.changes[at + 1 : at + 2])
+                    after = (one for one in islice(group.changes, at + 1, None) if one.kind is not ChangeKind.REFUSED)
+                    change.end = self._group_end(group, change, next(after, None))
 
     def _act(self, group: GroupHistory, act: Sequence[Removal]) -> None:
         tombstone = any(
@@ -169,6 +172,9 @@ class Judge:
         why = f"{_since(removal)} {_span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
+        if _OLD_DEFAULT_MS <= age <= _OLD_DEFAULT_MS + _SWEEPS_MS:
+            why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
+            return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)
         alike = {
             group_id
@@ -283,9 +289,9 @@ class Judge:
             return End(EndKind.OFFSET_DELETE, removal.place, Certainty.LIKELY, why)
         return None
 
-    def _group_end(self, group: GroupHistory, change: Change, following: Sequence[Change]) -> End:
+    def _group_end(self, group: GroupHistory, change: Change, following: Change | None) -> End:
         place = change.place
-        if any(after.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS for after in following):
+        if following is not None and following.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS:
             return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
         act = [
             removal

@@ -130,6 +130,8 @@ class Version:
     commits: int = 1
     largest_step: int = 0
     metadata: str | PackedText = ""
+    second: int | None = None
+    """Committed offset of the second commit, where there is one."""
     still: Place | None = None
     stood: int = 0
     """Commits of the value of ``last`` after ``still``."""

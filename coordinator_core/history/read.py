@@ -427,6 +427,8 @@ class HistoryReader:
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
                 )
+                if previous.second is None:
+                    previous.second = version.first.committed_offset
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
                 previous.still, previous.stood = version.still, version.stood
                 previous.metadata = version.metadata

@@ -183,7 +183,12 @@ def _now(
                 f"Next in line: {following[0].topic}-{following[0].partition}, at {moment(following[1])}; commit "
                 "its offset again before that."
             )
-    if kind is EndKind.EXPIRY and severity is Severity.WARNING:
+    if kind is EndKind.EXPIRY and first.expired_ms_ago is not None and case.profile.expiry.clock is Clock.GROUP:
+        now.append(
+            "Raising offsets.retention.minutes does not save offsets that carry an expire timestamp (value version 1, "
+            "of brokers before 2.1 or of a request with a retention time): commit them again."
+        )
+    elif kind is EndKind.EXPIRY and severity is Severity.WARNING:
         now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")
     if kind is EndKind.NO_RULE:
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")

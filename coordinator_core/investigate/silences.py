@@ -33,18 +33,18 @@ def explain_silences(history: PartitionHistory, newest_ms: int, case: Case) -> I
     until_ms = max((at for at in (newest_ms, *captured) if at is not None), default=-1)
     quiet_ms = until_ms - history.last_ms
     if quiet_ms >= HOUR_MS:
-        groups = [one for one in _rhythms(history, history.last_ms) if not _has_left(one.group)]
+        groups = [one for one in _rhythms(history, history.last_ms, 0) if not _has_left(one.group)]
         if stopped := [one for one in groups if quiet_ms >= _USUAL * one.usual_ms]:
             yield _silent(history, stopped, until_ms, is_capture=until_ms > newest_ms)
     for leader in history.leaders:
         began_ms = leader.place.timestamp_ms - leader.pause_ms
-        paused = [one for one in _rhythms(history, began_ms) if leader.pause_ms >= _USUAL * one.usual_ms]
-        if leader.pause_ms >= HOUR_MS and len(paused) >= _AT_LEAST_TWO:
+        groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= HOUR_MS else []
+        if paused := [one for one in groups if leader.pause_ms >= _USUAL * one.usual_ms]:
             yield _paused(history, leader, paused)
 
 
-def _rhythms(history: PartitionHistory, at_ms: int) -> list[_Rhythm]:
-    """Groups that committed regularly up to about ``at_ms``."""
+def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhythm]:
+    """Groups that committed regularly up to about ``at_ms``, at which a pause begins."""
     found = []
     for group in history.groups.values():
         for versions in group.versions.values():
@@ -52,9 +52,10 @@ def _rhythms(history: PartitionHistory, at_ms: int) -> list[_Rhythm]:
             if not before or before[-1].commits < _USUAL:
                 continue
             last = before[-1]
-            # Commits behind a pause may go on in the same version.
-            spans = min(last.last_place.timestamp_ms, at_ms) - last.place.timestamp_ms
-            usual_ms = spans / (last.commits - 1)
+            # Commits behind the pause may go on in the same version.
+            lasted_ms = last.last_place.timestamp_ms - last.place.timestamp_ms
+            lasted_ms -= pause_ms if last.last_place.timestamp_ms > at_ms else 0
+            usual_ms = lasted_ms / (last.commits - 1)
             if min(at_ms, last.last_place.timestamp_ms) >= at_ms - _USUAL * usual_ms:
                 found.append(_Rhythm(group, last, usual_ms))
                 break
@@ -115,18 +116,20 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
 
 def _paused(history: PartitionHistory, leader: LeaderChange, paused: Sequence[_Rhythm]) -> Explanation:
     place = leader.place
+    several = len(paused) >= _AT_LEAST_TWO
     return Explanation(
         "offsets-partition-paused",
-        Severity.WARNING,
+        Severity.WARNING if several else Severity.INFO,
         f"Nothing was written to offsets partition {history.offsets_partition} for {span(leader.pause_ms)}, from "
         f"{moment(place.timestamp_ms - leader.pause_ms)} until another coordinator took over (leader epoch "
         f"{leader.epoch_before} to {place.leader_epoch}, record {place.record_offset}); "
         f"{count(len(paused), 'group')} that committed about every {span(min(one.usual_ms for one in paused))} before "
-        f"could not: {_names(paused)}.",
+        f"did not in that time: {_names(paused)}.",
         place.timestamp_ms - leader.pause_ms,
+        group_id=None if several else paused[0].group.group_id,
         offsets_partition=history.offsets_partition,
         evidence=[Event(place, f"first batch of leader epoch {place.leader_epoch}")],
-        not_this=["It was not the groups: several stopped and went on at the same time."],
+        not_this=["It was not the groups: several stopped and went on at the same time."] if several else [],
         now=[
             "Look at the controller's log for the leader of that partition in that time: offline, or a broker that was "
             "down with the only replica. Replication factor 3 lets another one take over in seconds.",

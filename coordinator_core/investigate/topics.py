@@ -362,7 +362,11 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     if not unowned or quiet < THRESHOLDS["stopped_ms"].default:
         return
     most = max(partition for topic, partition in owned if topic == unowned[0][0])
-    grown = all(partition > most for topic, partition, _ in unowned if topic == unowned[0][0])
+    grown = all(
+        partition > most and OffsetKey(group.group_id, topic, partition) not in group.versions
+        for topic, partition, _ in unowned
+        if topic == unowned[0][0]
+    )
     names = ", ".join(f"{topic}-{partition}" for topic, partition, _ in unowned[:_SHOWN])
     yield Explanation(
         "partitions-unassigned",
