@@ -38,6 +38,9 @@ TURNS = 6
 """Times that the writer of an offset key changes, for two that take turns."""
 FAMILY = 50
 """Groups of one pattern, each of which lived once."""
+_FLAPS_A_DAY = 8
+"""Joins of one client in a day, where no other client joins nearly as often."""
+_ALONE = 0.25
 _EACH_IN_DEPLOY = 3
 """Rebalances that a member causes when a deployment restarts it, at most."""
 _USUAL_COMMITS = 3
@@ -270,7 +273,7 @@ def storm_of(group: GroupHistory) -> Storm | None:
 
 
 class Flapping(NamedTuple):
-    """A client that joins again and again: ``joins`` within an hour, the first ones."""
+    """A client that joins again and again: ``joins`` within an hour, or a day, the first ones."""
 
     name: str
     joins: Sequence[Change]
@@ -290,15 +293,18 @@ def flapping_of(group: GroupHistory) -> list[Flapping]:
     found = []
     for name, changes in joins.items():
         close = _close(changes, max(FLAPS, 2 * at_once[name] + 1))
+        others = max((len(joined) for other, joined in joins.items() if other != name), default=0)
+        if not close and at_once[name] == 1 and others <= _ALONE * len(changes):
+            close = _close(changes, _FLAPS_A_DAY, 24 * HOUR_MS)
         if close:
             found.append(Flapping(name, close))
     return found
 
 
-def _close(changes: Sequence[Change], count: int) -> Sequence[Change]:
-    """The first ``count`` of them within an hour; nothing where there are none."""
+def _close(changes: Sequence[Change], count: int, within_ms: int = HOUR_MS) -> Sequence[Change]:
+    """The first ``count`` of them within an hour, or ``within_ms``; nothing where there are none."""
     for at, last in enumerate(changes[count - 1 :]):
-        if last.place.timestamp_ms - changes[at].place.timestamp_ms <= HOUR_MS:
+        if last.place.timestamp_ms - changes[at].place.timestamp_ms <= within_ms:
             return changes[at : at + count]
     return ()
 

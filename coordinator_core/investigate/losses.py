@@ -11,7 +11,7 @@ from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 
@@ -174,6 +174,8 @@ def _now(
     now = []
     if severity > Severity.INFO:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
+    if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
+        now += by_rest(group.group_id)
     if bug is not None:
         now.append(BUGS[bug].remedy[0].upper() + BUGS[bug].remedy[1:] + ".")
     if bug == "KIP-211":
@@ -187,6 +189,11 @@ def _now(
         now.append(
             "Raising offsets.retention.minutes does not save offsets that carry an expire timestamp (value version 1, "
             "of brokers before 2.1 or of a request with a retention time): commit them again."
+        )
+    elif kind is EndKind.EXPIRY and not group.changes and case.profile.expiry.clock is Clock.GROUP:
+        now.append(
+            "No member protects what a consumer with assign() commits: let it commit again well within "
+            "offsets.retention.minutes, also what stands still, or raise that above the longest silence of the topic."
         )
     elif kind is EndKind.EXPIRY and severity is Severity.WARNING:
         now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")

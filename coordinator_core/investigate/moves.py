@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from coordinator_core.history.model import GroupHistory, Overtaken, Version
+from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
 from coordinator_core.history.read import SMALL_STEP
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
@@ -172,6 +172,7 @@ def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         now=[
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
             f"See how far they have come since: {back}",
+            *by_rest(group.group_id),
             "Ask who ran kafka-consumer-groups.sh --reset-offsets, or called alterConsumerGroupOffsets, at that time.",
         ],
     )
@@ -375,17 +376,24 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = -sum(move.records for move in moves)
     starts = {move.after.place.timestamp_ms for move in moves if move.after.generation != move.before.generation}
     is_tool = first.before.had_members and not first.after.had_members
+    is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
     verdict = (
         f"{count(len({move.key for move in moves}), 'partition')} of {group.group_id} went back by {records:,} records "
         f"from {moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
     ) + (
-        "while the group had no members somebody sought and committed, as kafka-streams-application-reset and reset "
+        "its job was started from an older checkpoint or savepoint, which has offsets of its own."
+        if is_job
+        else "while the group had no members somebody sought and committed, as kafka-streams-application-reset and reset "
         "scripts do, or read with assign()."
         if is_tool
         else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
     now = []
-    if is_tool:
+    if is_job:
+        now = [
+            "Start the job from the checkpoint that was its newest: what is committed does not move a job that has one."
+        ]
+    elif is_tool:
         now = ["Ask who ran a reset of the application, or used the group id with assign(), at that time."]
     elif len(starts) >= _AGAIN:
         verdict += (

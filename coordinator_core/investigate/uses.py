@@ -368,7 +368,7 @@ def _types_in_turn(group: GroupHistory, found: Sequence[tuple[Change, Change]]) 
         "clients of both protocols (group.protocol), and those who come when the others have gone change it"
         + (f"; the first of each: {' and '.join(members)}." if members else ".")
         + f" Its {count(len(group.versions), 'offset')} stayed.",
-        first.place.timestamp_ms,
+        last.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         events=[step(one) for pair in found[:_SHOWN] for one in pair],

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_core.records.codec import encode_key, encode_value
 from tests.history.further import TOPIC_ID
-from tests.history.incidents import GROUP, ORDERS, member, reads, topics
+from tests.history.incidents import GROUP, ORDERS, Incident, member, reads, topics
 from tests.history.logs import DAY, HOUR, MINUTE, Log
 
 
@@ -169,9 +169,8 @@ def types_in_turn(directory: Path, broken: bool) -> Path:
                 "currentStateTimestamp": log.at,
                 "members": [member().value(3)],
             }
-            log.records(
-                (encode_key(3, {"groupId": GROUP}), None), (generation, encode_value(2, 3, classic)), sequence=0
-            )
+            gone = [(encode_key(key_type, {"groupId": GROUP}), None) for key_type in (6, 3)]
+            log.records(*gone, (generation, encode_value(2, 3, classic)), sequence=0)
     return log.write(directory)
 
 
@@ -241,3 +240,189 @@ def worker_pool(directory: Path, broken: bool) -> Path:
     for value in range(1000, 3000, 10):
         log.wait(2000).commit(GROUP, {ORDERS[0]: value + (35 if broken and value % 40 == 0 else 0)})
     return log.write(directory)
+
+
+def kicked_out(directory: Path, broken: bool) -> Path:
+    """A member with long pauses misses its session timeout every 20 minutes, and joins anew; the other one stays."""
+    first, second, log = ORDERS[:2], ORDERS[2:], Log()
+    a = member(*first, member="a-1")
+    for turn in range(20 if broken else 1):
+        b = member(*second, member=f"b-{turn}", client_id="consumer-2", host="/10.0.0.2")
+        log.generation(GROUP, 2 * turn + 1, a, b)
+        reads(log, GROUP, range(1000 + 190 * turn, 1190 + 190 * turn, 10))
+        if broken:
+            log.wait(45_000).generation(GROUP, 2 * turn + 2, member(member="a-1")).wait(30_000)
+    return log.write(directory)
+
+
+def old_savepoint(directory: Path, broken: bool) -> Path:
+    """A Flink job is started from a savepoint of an hour before."""
+    log = reads(Log(), "flink-orders", range(1000, 2000, 10)).wait(3 * MINUTE)
+    return reads(log, "flink-orders", range(1400 if broken else 2000, 2500, 10)).write(directory)
+
+
+def assigned_and_quiet(directory: Path, broken: bool) -> Path:
+    """A consumer with assign() commits after its work; the topic is quiet for a week, and the process restarts."""
+    log = reads(Log(), GROUP, range(100, 400, 10)).wait(7 * DAY + 2 * MINUTE if broken else 2 * DAY)
+    if broken:
+        log.tombstones(GROUP, *ORDERS)
+    return reads(log.wait(HOUR), GROUP, range(3 if broken else 400, 500, 10)).write(directory)
+
+
+def sink_offsets_deleted(directory: Path, broken: bool) -> Path:
+    """Somebody deletes the offsets of a stopped sink connector by Connect's REST interface."""
+    group, client = "connect-sink", "connector-consumer-sink-0"
+    log = reads(Log().generation(group, 1, member(client_id=client)), group, range(100, 500, 10))
+    log.wait(MINUTE).generation(group, 2).wait(MINUTE)
+    if broken:
+        log.tombstones(group, *ORDERS, with_group=True)
+    log.wait(MINUTE).generation(group, 1 if broken else 3, member(client_id=client, member="c-2"))
+    return reads(log, group, range(10 if broken else 500, 200 if broken else 700, 10)).write(directory)
+
+
+REPORTED = (
+    Incident(
+        "offsets-partition-offline",
+        "3.9.2",
+        partition_offline,
+        "offsets-partition-silent",
+        ("offsets partition 7", "(record 1921)", "6 h before", "billing, shipping", "it is not the groups"),
+        "--unavailable-partitions",
+        1921,
+        group=None,
+    ),
+    Incident(
+        "one-group-cannot-commit",
+        "3.9.2",
+        partition_offline,
+        "offsets-partition-silent",
+        ("offsets partition 7", "6 h before", "billing committed about every 1 min"),
+        "compare with the ends of its topics",
+        1921,
+    ),
+    Incident(
+        "coordinator-down-at-night",
+        "3.9.2",
+        down_at_night,
+        "offsets-partition-paused",
+        ("for 4 h", "leader epoch 0 to 1", "2 groups", "billing, shipping"),
+        "Replication factor 3",
+        490,
+        group=None,
+    ),
+    Incident(
+        "lost-while-others-read-on",
+        "3.9.2",
+        lost_alone,
+        "tombstones-without-a-rule",
+        ("4 committed offsets", "no rule of this release", "another group has offsets of the topic and lost none"),
+        "ACLs",
+        242,
+    ),
+    Incident(
+        "streams-application-reset",
+        "3.9.2",
+        streams_reset,
+        "moved-back",
+        ("5,560 records", "while the group had no members", "kafka-streams-application-reset"),
+        "Ask who ran a reset",
+        162,
+    ),
+    Incident(
+        "reset-of-a-running-job",
+        "3.9.2",
+        reset_of_assign,
+        "reset-without-effect",
+        ("had no effect", "from 5390 to 0", "30 s later", "committed 5400", "no member of the group"),
+        "Stop that client",
+        160,
+    ),
+    Incident(
+        "commit-overtaken",
+        "3.9.2",
+        async_commits,
+        "commits-out-of-order",
+        ("1 time", "orders-0 1390, then 1380 (record 161)", "consumer-1 on /10.0.0.1"),
+        "commitAsync()",
+        161,
+    ),
+    Incident(
+        "commits-of-a-worker-pool",
+        "3.9.2",
+        worker_pool,
+        "commits-out-of-order",
+        ("50 times", "1035, then 1010", "25 records at most"),
+        "Let one thread commit",
+        2,
+    ),
+    Incident(
+        "seeks-at-each-start",
+        "3.9.2",
+        seeks_at_start,
+        "moved-back",
+        ("4 partitions of billing", "at 4 starts", "seekToBeginning"),
+        "onPartitionsAssigned",
+        404,
+    ),
+    Incident(
+        "group-id-in-capitals",
+        "3.9.2",
+        other_case,
+        "group-took-over",
+        ("Billing is a new group", "with 10", "billing had come to 2980"),
+        "--from-file",
+        397,
+        group=None,
+    ),
+    Incident(
+        "half-a-fleet-on-the-new-protocol",
+        "4.3.1",
+        types_in_turn,
+        "group-type-goes-to-and-fro",
+        ("5 times", "from a classic group to a consumer group", "modern on /10.0.0.2 and consumer-1 on /10.0.0.1"),
+        "group.protocol alike",
+        41,
+    ),
+    Incident(
+        "hung-member-of-the-new-protocol",
+        "4.1.0",
+        modern_hung,
+        "member-stopped",
+        ("b on /10.0.0.2", "none of its 2 partitions", "stays at 1290", "3,020 records"),
+        "thread dump of b",
+    ),
+    Incident(
+        "silent-member-of-the-new-protocol",
+        "4.1.0",
+        modern_silent,
+        "member-silent",
+        ("b on /10.0.0.2", "every 1 min", "other members went on for 2.5 h"),
+        "thread dump of b",
+    ),
+    Incident(
+        "new-protocol-without-owner",
+        "4.1.0",
+        modern_unowned,
+        "partitions-without-owner",
+        ("nobody owns orders-2, orders-3", "c on /10.0.0.3", "generation 4"),
+        "restart that member",
+    ),
+    Incident(
+        "retention-of-a-day-was-kept",
+        "3.9.2",
+        day_retention,
+        "offsets-expired",
+        ("4 committed offsets of billing-b", "1440 minutes, the default retention before 2.0", "read again"),
+        "Raise offsets.retention.minutes",
+        group=f"{GROUP}-b",
+    ),
+    Incident(
+        "expire-timestamps-of-old-brokers",
+        "2.8.2",
+        old_expiry,
+        "offsets-expired",
+        ("its own expire timestamp passed", "read again"),
+        "carry an expire timestamp",
+        6,
+    ),
+)
