@@ -383,8 +383,8 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     ) + (
         "its job was started from an older checkpoint or savepoint, which has offsets of its own."
         if is_job
-        else "while the group had no members somebody sought and committed, as kafka-streams-application-reset and reset "
-        "scripts do, or read with assign()."
+        else "while the group had no members somebody sought and committed, as kafka-streams-application-reset and "
+        "reset scripts do, or read with assign()."
         if is_tool
         else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
