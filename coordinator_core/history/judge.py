@@ -137,7 +137,8 @@ class Judge:
         if not candidates:
             kept = removal.condition.kept
             why = f"the group kept it ({kept.value if kept else 'its members subscribed to the topic'})"
-            if removal.subscribed and self._may_stay(removal.offset_key.topic, place.timestamp_ms):
+            at = removal.offset_key.topic, place.timestamp_ms
+            if removal.subscribed and self._may_stay(*at) and not self._stays(*at):
                 why += (
                     ", and another group has offsets of the topic and lost none then; whether it had them before, only "
                     "a reading of all groups tells"

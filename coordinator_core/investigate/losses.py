@@ -21,7 +21,7 @@ _WHAT = {
     EndKind.DELETE_GROUPS: "went with a DeleteGroups request",
     EndKind.OFFSET_DELETE: "went with an OffsetDelete request",
     EndKind.TOPIC_DELETION: "went with the deletion of their topic",
-    EndKind.NO_RULE: "were removed, and no rule of this release justifies it",
+    EndKind.NO_RULE: "went, and no rule of this release justifies it",
 }
 
 

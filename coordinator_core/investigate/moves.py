@@ -146,7 +146,8 @@ def _explanation(
         group.offsets_partition,
         events=_sequence(group, moves),
         evidence=_events(moves),
-        restore={move.key: move.before.last.committed_offset for move in moves},
+        # Of several steps of one key the first one: before it the group was as it should be.
+        restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         **more,
     )

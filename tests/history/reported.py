@@ -338,7 +338,7 @@ REPORTED = (
         160,
     ),
     Incident(
-        "commit-overtaken",
+        "async-commit-overtaken",
         "3.9.2",
         async_commits,
         "commits-out-of-order",
