@@ -35,7 +35,6 @@ from coordinator_core.history.model import (
     Trespass,
     Version,
 )
-from coordinator_core.history.signs import HOUR_MS
 from coordinator_core.lifecycle.expiry import Condition, condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.log.batch import control_type
