@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
@@ -27,6 +28,7 @@ from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSwee
 
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
+_OLD_DEFAULT_MS = 86_400_000
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
@@ -84,7 +86,8 @@ class Judge:
             # The end of a group is told from that of its offsets.
             for at, change in enumerate(group.changes):
                 if change.kind is ChangeKind.DELETED:
-                    change.end = self._group_end(group, change, group.changes[at + 1 : at + 2])
+                    after = (one for one in islice(group.changes, at + 1, None) if one.kind is not ChangeKind.REFUSED)
+                    change.end = self._group_end(group, change, next(after, None))
 
     def _act(self, group: GroupHistory, act: Sequence[Removal]) -> None:
         tombstone = any(
@@ -134,6 +137,13 @@ class Judge:
         if not candidates:
             kept = removal.condition.kept
             why = f"the group kept it ({kept.value if kept else 'its members subscribed to the topic'})"
+            at = removal.offset_key.topic, place.timestamp_ms
+            if removal.subscribed and self._may_stay(*at) and not self._stays(*at):
+                why += (
+                    ", and another group has offsets of the topic and lost none then; whether it had them before, only "
+                    "a reading of all groups tells"
+                )
+                return End(EndKind.NO_RULE, place, Certainty.POSSIBLE, why, others=(EndKind.TOPIC_DELETION,))
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, why)
         first, others = candidates[0], tuple(end.kind for end in candidates[1:])
         first = replace(first, others=(*first.others, *others))
@@ -163,6 +173,9 @@ class Judge:
         why = f"{_since(removal)} {_span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
+        if _OLD_DEFAULT_MS <= age <= _OLD_DEFAULT_MS + _SWEEPS_MS:
+            why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
+            return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)
         alike = {
             group_id
@@ -234,14 +247,15 @@ class Judge:
         if with_group and self._profile.loader is Loader.JAVA:
             return None  # It deletes no group with a topic.
         around = self._deletions.around(removal.place.timestamp_ms)
-        if removal.subscribed:
+        if removal.subscribed and not self._may_stay(key.topic, now):
             why = "all offsets of the topic went while members subscribed to it, which no request may do"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
-        if len(around.groups) > 1 and not any(self._stays(topic, now) for topic in around.topics):
+        stay = (self._stays(topic, now) or self._may_stay(topic, now) for topic in around.topics)
+        if len(around.groups) > 1 and not any(stay):
             topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
             why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
-        if len({other.topic for other in gone}) == 1:
+        if len({other.topic for other in gone}) == 1 and not removal.subscribed:
             why = "all offsets of this topic went, and no others"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)
         return None
@@ -251,7 +265,13 @@ class Judge:
         return any(
             since_ms < now_ms and (gone_ms is None or gone_ms > now_ms + 1000)
             for since_ms, gone_ms in self._lessons.topics.get(topic, ())
-        )
+        ) or any(committed_ms < now_ms for committed_ms in self._lessons.elsewhere.get(topic, {}).values())
+
+    def _may_stay(self, topic: str, now_ms: int) -> bool:
+        """Whether a group of which only the end is known has offsets of the topic and lost none at ``now_ms``: it may
+        have had them before."""
+        lost = self._deletions.around(now_ms).groups
+        return any(group_id not in lost for group_id in self._lessons.elsewhere.get(topic, {}))
 
     def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
         """An Admin request: DeleteGroups takes everything, OffsetDelete the offsets that it names."""
@@ -270,9 +290,9 @@ class Judge:
             return End(EndKind.OFFSET_DELETE, removal.place, Certainty.LIKELY, why)
         return None
 
-    def _group_end(self, group: GroupHistory, change: Change, following: Sequence[Change]) -> End:
+    def _group_end(self, group: GroupHistory, change: Change, following: Change | None) -> End:
         place = change.place
-        if any(after.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS for after in following):
+        if following is not None and following.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS:
             return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
         act = [
             removal

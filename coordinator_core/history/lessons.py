@@ -29,12 +29,15 @@ class Lessons:
 
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
     ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire.
+    ``elsewhere`` has, by topic and group, the newest commit (epoch ms) of offsets that stand in groups of whose history
+    nothing else is known; of several offsets that of the one which was committed longest ago.
     """
 
     def __init__(self) -> None:
         self.deletions = Deletions()
         self.topics: dict[str, list[tuple[int, int | None]]] = {}
         self.ages: list[tuple[int, str]] = []
+        self.elsewhere: dict[str, dict[str, int]] = {}
 
     def learn(self, groups: Iterable[GroupHistory]) -> None:
         """Take in groups; their deletions are known. Of a group :func:`~coordinator_core.history.model.outline` will

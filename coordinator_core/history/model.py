@@ -130,6 +130,8 @@ class Version:
     commits: int = 1
     largest_step: int = 0
     metadata: str | PackedText = ""
+    second: int | None = None
+    """Committed offset of the second commit, where there is one."""
     still: Place | None = None
     stood: int = 0
     """Commits of the value of ``last`` after ``still``."""
@@ -281,6 +283,10 @@ class GroupHistory:
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
     producers: dict[int, list[tuple[int, Place]]] = field(default_factory=dict)
     """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit."""
+    assigned: Place | None = None
+    """Newest record of what members of a KIP-848 group own."""
+    members: tuple[Member, ...] = ()
+    """Members at the end of the log, with what they own then; known where ``assigned`` is."""
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""

@@ -60,6 +60,7 @@ _LONG_NAMES = 1000
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
+_ASSIGNMENT_TYPE = 8
 
 
 def read_history(
@@ -212,6 +213,11 @@ class HistoryReader:
         self._history.state = self._replayer.finish()
         for group in self._history.groups.values():
             group.cleaned_to = self._history.cleaned_to
+            if group.assigned is not None:
+                # Commits name topics, too.
+                ids = {version.last.topic_id: key.topic for key, version in group.all_versions()}
+                names = self._topic_names | {topic_id: name for topic_id, name in ids.items() if topic_id is not None}
+                group.members = members_of(self._history.state.groups.get(group.group_id), names)
         return self._history
 
     def _note_passed(self) -> None:
@@ -421,6 +427,8 @@ class HistoryReader:
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
                 )
+                if previous.second is None:
+                    previous.second = version.first.committed_offset
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
                 previous.still, previous.stood = version.still, version.stood
                 previous.metadata = version.metadata
@@ -501,6 +509,8 @@ class HistoryReader:
         if record.key_type == 4 and record.value is not None:
             self._topic_names.update({topic["topicId"]: topic["topicName"] for topic in record.value["topics"]})
         if record.key_type not in _GROUP_TYPES:
+            if record.key_type == _ASSIGNMENT_TYPE:
+                self._group(group_id).assigned = place
             self._note_epoch_cause(group_id, record)
             return
         group = self._replayer.group(group_id)

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,6 +38,9 @@ TURNS = 6
 """Times that the writer of an offset key changes, for two that take turns."""
 FAMILY = 50
 """Groups of one pattern, each of which lived once."""
+_FLAPS_A_DAY = 8
+"""Joins of one client in a day, where no other client joins nearly as often."""
+_ALONE = 0.25
 _EACH_IN_DEPLOY = 3
 """Rebalances that a member causes when a deployment restarts it, at most."""
 _USUAL_COMMITS = 3
@@ -95,14 +99,16 @@ class MoveKind(StrEnum):
 
 
 def moves_of(group: GroupHistory) -> dict[MoveKind, list[Move]]:
-    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, and commits
-    of a member for another one's partition (``trespasses``): the owner did not go back."""
+    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, commits
+    of a member for another one's partition (``trespasses``): the owner did not go back, and steps forward of a mirror,
+    which goes as far as the group in the other cluster has read."""
     shared = {rivals.key for rivals in rivals_of(group)}
     foreign = {(one.key, one.place.record_offset) for one in group.trespasses}
     found: dict[MoveKind, list[Move]] = {}
     for key, versions in group.versions.items():
         for move in _moves(key, versions) if key not in shared else ():
-            if (key, move.after.place.record_offset) not in foreign:
+            is_mirrored = move.records > 0 and move.origin is OriginKind.MIRROR
+            if not is_mirrored and (key, move.after.place.record_offset) not in foreign:
                 found.setdefault(_kind_of(move), []).append(move)
     return found
 
@@ -213,6 +219,23 @@ def rounds_of(group: GroupHistory) -> list[Change]:
     return [one for one in group.changes if one.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH, ChangeKind.EMPTY)]
 
 
+def settled_of(group: GroupHistory) -> Change | None:
+    """The newest rebalance with the assignments that it brought; ``None`` for a group without members, or one whose
+    assignments are not in its records.
+
+    The epoch of a KIP-848 group comes before the assignments: its place is that of the newest of them.
+    """
+    rounds = rounds_of(group)
+    if not rounds or not rounds[-1].members or group.changes[-1].kind is ChangeKind.DELETED:
+        return None
+    last = rounds[-1]
+    if last.kind is not ChangeKind.EPOCH:
+        return last
+    if group.assigned is None:
+        return None
+    return replace(last, members=group.members, place=max(last.place, group.assigned))
+
+
 class Storm(NamedTuple):
     """The hour with most rebalances. ``joins`` counts joins of each client; ``quiet`` are rebalances without a commit
     after them."""
@@ -250,7 +273,7 @@ def storm_of(group: GroupHistory) -> Storm | None:
 
 
 class Flapping(NamedTuple):
-    """A client that joins again and again: ``joins`` within an hour, the first ones."""
+    """A client that joins again and again: ``joins`` within an hour, or a day, the first ones."""
 
     name: str
     joins: Sequence[Change]
@@ -270,15 +293,18 @@ def flapping_of(group: GroupHistory) -> list[Flapping]:
     found = []
     for name, changes in joins.items():
         close = _close(changes, max(FLAPS, 2 * at_once[name] + 1))
+        others = max((len(joined) for other, joined in joins.items() if other != name), default=0)
+        if not close and at_once[name] == 1 and others <= _ALONE * len(changes):
+            close = _close(changes, _FLAPS_A_DAY, 24 * HOUR_MS)
         if close:
             found.append(Flapping(name, close))
     return found
 
 
-def _close(changes: Sequence[Change], count: int) -> Sequence[Change]:
-    """The first ``count`` of them within an hour; nothing where there are none."""
+def _close(changes: Sequence[Change], count: int, within_ms: int = HOUR_MS) -> Sequence[Change]:
+    """The first ``count`` of them within an hour, or ``within_ms``; nothing where there are none."""
     for at, last in enumerate(changes[count - 1 :]):
-        if last.place.timestamp_ms - changes[at].place.timestamp_ms <= HOUR_MS:
+        if last.place.timestamp_ms - changes[at].place.timestamp_ms <= within_ms:
             return changes[at : at + count]
     return ()
 

@@ -87,6 +87,7 @@ _BUGS = (
         "the partition never loads, its groups never come back",
         "raise offsets.load.buffer.size above the batch; make the group smaller; upgrade",
     ),
+    # Fixed by pull request 1725, opened when 0.10.0.1 was out.
     Bug(
         "KAFKA-3894",
         "The cleaner thread ends at a segment with more keys than its buffer holds",
@@ -123,6 +124,7 @@ _BUGS = (
         "offsets partitions of transactional groups (Streams with exactly once) grow for ever and load slowly",
         "upgrade the brokers; the cleaner of a release with the fix removes them",
     ),
+    # Fixed by pull request 10914 (KIP-534), reviewed when 3.0 was out.
     Bug(
         "KAFKA-8522",
         "The time after which tombstones and end markers may go is put off by each cleaning",
@@ -132,10 +134,11 @@ _BUGS = (
         "offsets partitions keep what has no use any more and load slowly",
         "upgrade the brokers to 3.1 or later",
     ),
+    # The batches come with KAFKA-17076 (pull request 17193 for 4.0, 20535 for 3.9.2), and go by pull request 22089.
     Bug(
         "KAFKA-20452",
         "Each round of the cleaner may leave one more empty batch",
-        (("4.0", "4.4"),),
+        (("3.9.2", "4.4"),),
         "4.4.0",
         "empty batches, most without a producer, one a round of the cleaner",
         "none but their bytes, 61 each",

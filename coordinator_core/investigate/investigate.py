@@ -8,7 +8,9 @@ from functools import partial
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Portion
+from coordinator_core.groups.model import PartitionState
 from coordinator_core.history.judge import Judge
+from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import (
     ChangeKind,
     Deletions,
@@ -20,6 +22,7 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
+from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
@@ -28,6 +31,7 @@ from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.silences import explain_silences
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
 from coordinator_core.investigate.together import explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
@@ -35,6 +39,7 @@ from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.merge.packed import PackedTexts
+from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
@@ -82,18 +87,21 @@ def investigate(
     memory follows the offset keys, removals and rebalances and not the commits. The explanations are the same; of
     ``histories`` there are outlines (:func:`~coordinator_core.history.model.outline`). Raises as ``read_records`` does.
     """
+    replayed: dict[int, PartitionState | MergedPartition] = {}
     if groups is None and size_of(snapshot) > large_bytes:
         histories, case, explanations = _in_portions(snapshot, case, portion_records, on_damage, damage)
     else:
-        histories, case, explanations = _at_once(snapshot, case, groups, on_damage, damage)
+        histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
     found = [group for history in histories for group in history.groups.values()]
+    newest_ms = max((history.last_ms for history in histories), default=-1)
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
+            explanations += explain_silences(history, newest_ms, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:
@@ -106,12 +114,14 @@ def investigate(
         snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
     )
     by_partition = {history.offsets_partition: history for history in histories}
-    replayed = (
-        (history.state for history in histories if history.state is not None)
-        if groups is None
+    if groups is None:
+        replayed = {number: one.state for number, one in by_partition.items() if one.state is not None}
+    states = (
+        (replayed[log.offsets_partition] for log in shown.partitions)
+        if replayed
         else (merged for merged, _ in merged_partitions(shown, case.profile, on_damage=on_damage))
     )
-    explanations += explain_loads(shown, replayed, by_partition, case, on_damage, groups)
+    explanations += explain_loads(shown, states, by_partition, case, on_damage, groups)
     if since_ms is not None:
         explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
@@ -127,9 +137,17 @@ _Read = tuple[list[PartitionHistory], Case, list[Explanation]]
 
 
 def _at_once(
-    snapshot: Snapshot, case: Case, groups: Collection[str] | None, on_damage: OnDamage, damage: list[Damage]
+    snapshot: Snapshot,
+    case: Case,
+    groups: Collection[str] | None,
+    replayed: dict[int, PartitionState | MergedPartition],
+    on_damage: OnDamage,
+    damage: list[Damage],
 ) -> _Read:
-    """Histories, the case as of the newest record, and explanations of each group."""
+    """Histories, the case as of the newest record, and explanations of each group.
+
+    ``replayed`` gets the partitions if all had to be replayed to tell which topics other groups have offsets of.
+    """
     deletions = Deletions()
     # Metadata are shown of groups that were asked for.
     seen, texts = (deletions, None) if groups is None else (None, PackedTexts())
@@ -141,9 +159,24 @@ def _at_once(
     spans = () if groups is None else Judge.asks_about(found)
     for log in snapshot.partitions if spans else ():
         read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
-    Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
+    lessons = Lessons()
+    judge = Judge(case.profile, deletions, retention_ms=case.retention_ms, lessons=lessons)
+    judge.judge(found)
+    if groups is not None and _names_topics(found):
+        homes = {group.offsets_partition for group in found}
+        for merged, _ in merged_partitions(snapshot, case.profile, on_damage=on_damage):
+            learn_elsewhere(lessons, merged, groups)
+            if merged.offsets_partition in homes:
+                replayed[merged.offsets_partition] = merged
+        judge.decide(found)
     case = _as_of_newest(case, histories)
     return histories, case, _explained(found, case)
+
+
+def _names_topics(groups: Iterable[GroupHistory]) -> bool:
+    """Whether the deletion of a topic is taken for a cause, or for one among others."""
+    ends = (removal.end for group in groups for removal in group.removals)
+    return any(end is not None and EndKind.TOPIC_DELETION in (end.kind, *end.others) for end in ends)
 
 
 def _in_portions(

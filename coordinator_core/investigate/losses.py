@@ -12,7 +12,7 @@ from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 
@@ -22,7 +22,7 @@ _WHAT = {
     EndKind.DELETE_GROUPS: "went with a DeleteGroups request",
     EndKind.OFFSET_DELETE: "went with an OffsetDelete request",
     EndKind.TOPIC_DELETION: "went with the deletion of their topic",
-    EndKind.NO_RULE: "were removed, and no rule of this release justifies it",
+    EndKind.NO_RULE: "went, and no rule of this release justifies it",
 }
 
 
@@ -175,6 +175,8 @@ def _now(
     now = []
     if severity > Severity.INFO:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
+    if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
+        now += by_rest(group.group_id)
     if bug is not None:
         now.append(BUGS[bug].remedy[0].upper() + BUGS[bug].remedy[1:] + ".")
     if bug == "KIP-211":
@@ -184,7 +186,17 @@ def _now(
                 f"Next in line: {following[0].topic}-{following[0].partition}, at {moment(following[1])}; commit "
                 "its offset again before that."
             )
-    if kind is EndKind.EXPIRY and severity is Severity.WARNING:
+    if kind is EndKind.EXPIRY and first.expired_ms_ago is not None and case.profile.expiry.clock is Clock.GROUP:
+        now.append(
+            "Raising offsets.retention.minutes does not save offsets that carry an expire timestamp (value version 1, "
+            "of brokers before 2.1 or of a request with a retention time): commit them again."
+        )
+    elif kind is EndKind.EXPIRY and not group.changes and case.profile.expiry.clock is Clock.GROUP:
+        now.append(
+            "No member protects what a consumer with assign() commits: let it commit again well within "
+            "offsets.retention.minutes, also what stands still, or raise that above the longest silence of the topic."
+        )
+    elif kind is EndKind.EXPIRY and severity is Severity.WARNING:
         now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")
     if kind is EndKind.NO_RULE:
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")

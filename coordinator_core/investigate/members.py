@@ -14,13 +14,14 @@ from coordinator_core.history.signs import (
     name_of,
     replaced_of,
     rounds_of,
+    settled_of,
     storm_of,
 )
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment
-from coordinator_core.rules.model import Severity
+from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _SHOWN = 8
 
@@ -36,11 +37,12 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield from _flapping(group)
     yield from (_duplicate_instance(group, one) for one in replaced)
     if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
-        mixed = list(_mixed(group, rounds[-1]))
+        last = settled_of(group)
+        mixed = list(_mixed(group, last or rounds[-1]))
         yield from mixed
-        if not mixed:
-            unowned = list(_without_owner(group, rounds[-1], case))
-            yield from unowned or _idle(group, rounds[-1])
+        if last is not None and not mixed:
+            unowned = list(_without_owner(group, last, case))
+            yield from unowned or _idle(group, last)
     yield from _reused_id(group, case)
     yield from _connector(group, rounds, case)
     yield from _left_empty(group, rounds, case)
@@ -180,7 +182,9 @@ def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
         group.offsets_partition,
         events=[step(one) for one in group.changes[-_SHOWN:] if one.members],
         evidence=[step(change)],
-        not_this=["It is no bug of the broker: the members' own assignor gave the partitions out."],
+        not_this=["It is no bug of the broker: the members' own assignor gave the partitions out."]
+        if change.kind is ChangeKind.GENERATION
+        else ["It is no bug of the broker: each member was given partitions of the topics that it named."],
         now=["Give each application a group id of its own."],
     )
 
@@ -190,7 +194,10 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
     idle = [
         member for member in change.members if member.topics and member.partitions is not None and not member.partitions
     ]
-    if not idle or not any(member.partitions for member in change.members):
+    # Between two epochs of a KIP-848 group a partition is on its way from one member to another.
+    quiet = case.now_ms - change.place.timestamp_ms
+    is_moving = change.kind is ChangeKind.EPOCH and quiet < THRESHOLDS["stopped_ms"].default
+    if not idle or is_moving or not any(member.partitions for member in change.members):
         return
     unowned = sorted(_unowned(group, change, {topic for member in idle for topic in member.topics or ()}))
     if not unowned:
@@ -232,15 +239,16 @@ def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
     """Members that have nothing to do: there are too few partitions, or they were handed out unevenly."""
     idle = [one for one in change.members if one.partitions is not None and not one.partitions]
     owned = {partition for one in change.members for partition in one.partitions or ()}
-    # An epoch of a KIP-848 group comes before the assignments that it brings.
-    is_assigned = change.kind is ChangeKind.GENERATION
-    if not idle or not owned or not is_assigned or any(one.partitions is None for one in change.members):
+    if not idle or not owned or any(one.partitions is None for one in change.members):
         return
     enough = len(owned) >= len(change.members)
     most = max(change.members, key=lambda one: len(one.partitions or ()))
+    assignor = "partition.assignment.strategy: range, the default, hands"
+    if change.kind is ChangeKind.EPOCH:
+        assignor = "group.remote.assignor=uniform: range hands"
     remedy = (
-        "Let the members use a round robin or sticky assignor (partition.assignment.strategy): range, the default, "
-        "hands out each topic by itself, so that the first members get the few partitions of every topic."
+        f"Let the members use a round robin, sticky or uniform assignor ({assignor} out each topic by itself, so that "
+        "the first members get the few partitions of every topic)."
         if enough
         else "Keep them as spares, or give the topics more partitions; a group has no more readers than those."
     )

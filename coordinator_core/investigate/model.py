@@ -15,7 +15,9 @@ from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
 OVERTAKEN = "commit-overtaken"
-"""Code of explanations whose ``restore`` has values that the group never held: no point of the log has them."""
+SET_ANEW = frozenset({OVERTAKEN, "reset-undone-by-sync", "reset-without-effect"})
+"""Codes of explanations whose ``restore`` is not what the group held before them: the values of a transaction without
+effect, or of a reset that did not last."""
 
 
 class Event(NamedTuple):

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from coordinator_core.history.model import GroupHistory, Overtaken, Version
+from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
+from coordinator_core.history.read import SMALL_STEP
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
+from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_syncs, of_two_syncs
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
+_AGAIN = 3
+"""Times from which on it is no accident."""
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
-    syncs = explain_syncs(group)
-    yield from syncs.explanations
+    taken = takeovers_of(group)
+    yield from explain_takeovers(group, taken)
     moves = {
         kind: left
         for kind, some in moves_of(group).items()
-        if (left := [move for move in some if id(move.after) not in syncs.puts])
+        if (left := [move for move in some if id(move.after) not in taken.puts])
     }
-    for _, some in _by_request(moves.get(MoveKind.RESET, ())):
+    resets = moves.pop(MoveKind.RESET, [])
+    for _, some in _by_request(move for move in resets if not _is_overwritten(group, move)):
         yield _reset(group, some)
+    for _, some in _by_request(move for move in resets if _is_overwritten(group, move)):
+        yield _reset_overwritten(group, some)
+    if disordered := _out_of_order(moves.get(MoveKind.BACK, ())):
+        yield _disorder(group, disordered)
+        known = {id(move) for move in disordered}
+        moves[MoveKind.BACK] = [move for move in moves[MoveKind.BACK] if id(move) not in known]
     for kind, explain in _TOGETHER.items():
         if moves.get(kind):
             yield explain(group, moves[kind])
@@ -42,7 +54,7 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    rivals = [one for one in rivals_of(group) if one.key not in syncs.keys]
+    rivals = [one for one in rivals_of(group) if one.key not in taken.keys]
     if rivals:
         yield _rivals(group, rivals)
     if group.trespasses:
@@ -87,7 +99,7 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
     )
 
 
-def _by_request(moves: Sequence[Move]) -> list[tuple[int, list[Move]]]:
+def _by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
     found: dict[int, list[Move]] = {}
     for move in moves:
         found.setdefault(move.after.place.timestamp_ms, []).append(move)
@@ -134,7 +146,8 @@ def _explanation(
         group.offsets_partition,
         events=_sequence(group, moves),
         evidence=_events(moves),
-        restore={move.key: move.before.last.committed_offset for move in moves},
+        # Of several steps of one key the first one: before it the group was as it should be.
+        restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         **more,
     )
@@ -160,7 +173,115 @@ def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         now=[
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
             f"See how far they have come since: {back}",
+            *by_rest(group.group_id),
             "Ask who ran kafka-consumer-groups.sh --reset-offsets, or called alterConsumerGroupOffsets, at that time.",
+        ],
+    )
+
+
+def _after(group: GroupHistory, move: Move) -> Version | None:
+    """The version behind that of the move."""
+    versions = group.versions[move.key]
+    at = next(at for at, version in enumerate(versions) if version is move.after)
+    return versions[at + 1] if at + 1 < len(versions) else None
+
+
+def _is_overwritten(group: GroupHistory, move: Move) -> bool:
+    """Whether the next commit goes on where the group had been before the reset: who wrote it had never stopped."""
+    following = _after(group, move)
+    return (
+        following is not None
+        and not following.had_members
+        and move.after.commits == 1
+        and following.first.committed_offset >= move.before.last.committed_offset
+    )
+
+
+def _reset_overwritten(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    first = moves[0]
+    following = _after(group, first)
+    assert following is not None
+    put = first.after.place
+    return Explanation(
+        "reset-without-effect",
+        Severity.WARNING,
+        f"A reset of {group.group_id} at {moment(put.timestamp_ms)} had no effect: {first.key.topic}-"
+        f"{first.key.partition} was set from {first.before.last.committed_offset} to "
+        f"{first.after.first.committed_offset} (record {put.record_offset}), and "
+        f"{span(following.place.timestamp_ms - put.timestamp_ms)} later {_who(following)} committed "
+        f"{following.first.committed_offset} (record {following.place.record_offset}): it was running all the time. "
+        f"It is no member of the group, so the coordinator did not refuse the reset. {count(len(moves), 'partition')}.",
+        put.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=_sequence(group, moves),
+        evidence=[*_events(moves), Event(following.place, f"{following.first.committed_offset}, {_who(following)}")],
+        not_this=["Nothing was read again: a running consumer does not look at committed offsets."],
+        now=[
+            "Stop that client (assign(), Flink, Spark: tools show no active members), then reset once more: "
+            + from_file(group.group_id),
+            "Of a job with checkpoints of its own (Flink, Spark): start it without them, or it is ignored again.",
+        ],
+        restore={move.key: move.after.first.committed_offset for move in moves},
+    )
+
+
+def _out_of_order(moves: Sequence[Move]) -> list[Move]:
+    """Commits of a member that came after a later one of its own: the next one goes on, or it happens again and
+    again by little."""
+    own = [
+        move
+        for move in moves
+        if move.after.generation == move.before.generation
+        and move.after.had_members
+        and move.after.member is not None
+        and move.topic_epochs is None
+        and move.coordinator_epochs is None
+    ]
+    little = [move for move in own if -move.records <= SMALL_STEP]
+    times = Counter(move.key for move in little if _is_regained(move))
+    found = [move for move in own if move.after.second is not None and move.after.second >= _before(move)]
+    found += [move for move in little if times[move.key] >= _AGAIN and not any(move is one for one in found)]
+    return sorted(found, key=lambda move: move.after.place)
+
+
+def _before(move: Move) -> int:
+    return move.before.last.committed_offset
+
+
+def _is_regained(move: Move) -> bool:
+    return move.after.last.committed_offset >= _before(move)
+
+
+def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+    first = moves[0]
+    stands = [
+        move
+        for move in {move.key: move for move in moves}.values()
+        if group.versions[move.key][-1].last.committed_offset < move.before.last.committed_offset
+    ]
+    often = len({move.after.place.timestamp_ms for move in moves})
+    return Explanation(
+        "commits-out-of-order",
+        Severity.WARNING if stands or often >= _AGAIN else Severity.INFO,
+        f"Commits of {group.group_id} come out of order: {count(often, 'time')} from "
+        f"{moment(first.after.place.timestamp_ms)} on a member committed less than it had before, and then more again, "
+        f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
+        f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {_who(first.after)}"
+        f"; by {-min(move.records for move in moves):,} records at most.",
+        first.after.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=_sequence(group, moves),
+        evidence=_events(moves),
+        not_this=[
+            "Nobody reset the group and its consumer was not sought back: the next commits go on.",
+            "Nothing is read again by it, unless the member stops right then.",
+        ],
+        now=[
+            "Let one thread commit, and only what all before it is done: commitAsync() that is tried again, or several "
+            "workers that commit each their own record, overtake each other.",
+            "Commit once more with commitSync() in onPartitionsRevoked and before close.",
         ],
     )
 
@@ -254,19 +375,40 @@ def _negative(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     first = moves[0]
     records = -sum(move.records for move in moves)
+    starts = {move.after.place.timestamp_ms for move in moves if move.after.generation != move.before.generation}
+    is_tool = first.before.had_members and not first.after.had_members
+    is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
     verdict = (
-        f"{count(len(moves), 'partition')} of {group.group_id} went back by {records:,} records from "
-        f"{moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
-        "its consumer was sought back, was reset by auto.offset.reset, or committed late."
+        f"{count(len({move.key for move in moves}), 'partition')} of {group.group_id} went back by {records:,} records "
+        f"from {moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
+    ) + (
+        "its job was started from an older checkpoint or savepoint, which has offsets of its own."
+        if is_job
+        else "while the group had no members somebody sought and committed, as kafka-streams-application-reset and "
+        "reset scripts do, or read with assign()."
+        if is_tool
+        else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
     now = []
-    if epochs := first.topic_epochs:
+    if is_job:
+        now = [
+            "Start the job from the checkpoint that was its newest: what is committed does not move a job that has one."
+        ]
+    elif is_tool:
+        now = ["Ask who ran a reset of the application, or used the group id with assign(), at that time."]
+    elif len(starts) >= _AGAIN:
+        verdict += (
+            f" It is so at {len(starts)} starts, each in a new generation: the application seeks by itself when it is "
+            "given partitions (seekToBeginning, a timestamp, offsets of its own), whatever is committed."
+        )
+        now = ["Look for a seek in onPartitionsAssigned (Spring: ConsumerSeekAware), or offsets kept elsewhere."]
+    if (epochs := first.topic_epochs) and first.before.generation == first.after.generation and not is_tool:
         verdict += (
             f" The leader epoch of {first.key.topic}-{first.key.partition} went from {epochs[0]} to {epochs[1]} "
             "with it: the new leader may not have had what the old one had (an unclean election), and the consumer was "
             "set to where they part."
         )
-        now = [
+        now += [
             f"Look at the controller's log for an election of {first.key.topic}-{first.key.partition} at that time, "
             "and at unclean.leader.election.enable of the topic."
         ]
@@ -281,10 +423,16 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         "moved-back",
         Severity.WARNING,
         verdict,
-        not_this=["It was no reset by an admin client: those need a group without members."],
+        not_this=[
+            "No member committed it: the group had none then."
+            if is_tool
+            else "It was no reset by an admin client: those need a group without members."
+            if first.after.had_members
+            else "It was no member: the group has none."
+        ],
         now=[
             *now,
-            "Look at that client's log for 'Resetting offset' and for seeks at that time.",
+            *([] if is_tool else ["Look at that client's log for 'Resetting offset' and for seeks at that time."]),
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
         ],
     )

@@ -240,7 +240,7 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 f"The coordinator of offsets partition {history.offsets_partition} changed {len(history.leaders)} "
                 f"times, {_LEADERS} of them from {moment(first.place.timestamp_ms)} to "
                 f"{moment(last.place.timestamp_ms)} (leader epoch {first.epoch_before} to {last.place.leader_epoch}): "
-                f"each time its {count(len(history.groups), 'group')} wait for the load, and commits fail with "
+                f"each time requests of {count(len(history.groups), 'group')} wait for the load, and commits fail with "
                 "NOT_COORDINATOR.",
                 history,
                 first.place,

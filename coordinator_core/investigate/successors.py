@@ -99,10 +99,12 @@ def _stopped_ms(old: GroupHistory) -> int:
 
 
 def _is_alike(old: str, new: str) -> bool:
-    """Whether two group ids may be of one application: the same up to a version, or one is the other with a suffix;
-    not two of a family that gets a new one each time."""
+    """Whether two group ids may be of one application: the same up to a version, capital letters or spaces around it,
+    or one is the other with a suffix; not two of a family that gets a new one each time."""
     if pattern_of(old) == pattern_of(new):
         return False
+    if old.strip().casefold() == new.strip().casefold():
+        return True
     short, long = sorted((old, new), key=len)
     return _VERSION.sub("", old) == _VERSION.sub("", new) != "" or (
         long.startswith(short) and long[len(short)] in _SEPARATORS

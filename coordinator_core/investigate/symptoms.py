@@ -54,6 +54,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "never-committed",
             "group-took-over",
             "group-is-new",
+            "commits-out-of-order",
             "transactions-aborted",
             "clock-went-back",
         ),
@@ -132,6 +133,8 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ),
         (
             "offsets-topic-without-replicas",
+            "offsets-partition-silent",
+            "offsets-partition-paused",
             "coordinator-moves",
             "load-refused",
             "load-at-risk",
@@ -203,6 +206,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("reset did not", "reset does not", "reset undone", "reset has no effect", "jumps back", "set back"),
         (
             "reset-undone-by-sync",
+            "reset-without-effect",
             "synced-over-own-commits",
             "offsets-set-again-and-again",
             "two-writers",
@@ -229,6 +233,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "partitions-not-released",
             "group-stopped",
             "group-silent",
+            "offsets-partition-silent",
             "partitions-unassigned",
             "partitions-without-owner",
             "members-without-partitions",
@@ -240,11 +245,18 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("ping-pong", "to and fro", "back and forth", "alternat"),
-        ("two-writers", "synced-over-own-commits", "moved-back"),
+        ("two-writers", "synced-over-own-commits", "moved-back", "commits-out-of-order"),
     ),
     (
         ("broker down", "halt", "all consumers"),
-        ("offsets-topic-without-replicas", "coordinator-moves", "load-refused", "load-never-ends"),
+        (
+            "offsets-topic-without-replicas",
+            "offsets-partition-silent",
+            "offsets-partition-paused",
+            "coordinator-moves",
+            "load-refused",
+            "load-never-ends",
+        ),
     ),
     (
         ("UNSTABLE_OFFSET_COMMIT", "hanging", "last stable offset", "read_committed"),
@@ -277,7 +289,10 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("clock", "NTP", "timestamps"), ("clock-went-back",)),
     (("share group", "acknowledge"), ("share-group",)),
     (("FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH", "session.timeout"), ("flapping-member", "rebalance-storm")),
-    (("group.protocol", "KIP-848", "migrat"), ("group-changed-type", "load-refused", "load-at-risk")),
+    (
+        ("group.protocol", "KIP-848", "migrat"),
+        ("group-changed-type", "group-type-goes-to-and-fro", "load-refused", "load-at-risk"),
+    ),
 )
 
 

@@ -1,116 +1,40 @@
-"""Offsets that somebody outside sets over those of the group itself: syncs between clusters, jobs that reset.
-
-A coordinator takes such requests while the group has no members only, so they come between the times in which it lives.
-"""
+"""Offsets that somebody outside sets over those of the group itself: syncs between clusters, jobs that reset."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
 from coordinator_core.durations import HOUR_MS
-from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Version
-from coordinator_core.history.origins import REGULAR, WITH_EPOCHS
+from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
+from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
-_AGAIN = 3
-"""Moments from which on it is no person's command."""
-_CLIENTS = (OriginKind.CONNECT, OriginKind.FLINK, OriginKind.SPARK, OriginKind.STREAMS)
-"""Clients that commit for themselves while their group has no members."""
 ONE_WAY = (
     "Let the sync run in one direction: the cluster where a group runs is no target for it. There set "
     "sync.group.offsets.enabled=false, or leave the group out (groups.exclude of MirrorCheckpointConnector)."
 )
 
 
-class _Takeover(NamedTuple):
-    """``own`` is a value of the group itself, ``put`` the one that was set over it from outside."""
-
-    key: OffsetKey
-    own: Version
-    put: Version
-
-    @property
-    def records(self) -> int:
-        return self.put.first.committed_offset - self.own.last.committed_offset
-
-    @property
-    def name(self) -> str:
-        return f"{self.key.topic}-{self.key.partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class Syncs:
-    """Values set from outside over those of a group, and what stands for it; ``puts`` are the values."""
-
-    explanations: Sequence[Explanation] = ()
-    puts: Collection[int] = ()
-    """Identities of versions."""
-    keys: Collection[OffsetKey] = ()
-
-
-def explain_syncs(group: GroupHistory) -> Syncs:
+def explain_takeovers(group: GroupHistory, found: Takeovers) -> Iterator[Explanation]:
     """Explanations of values that are set from outside again and again, and of resets that such a sync undid."""
-    found, puts = _takeovers(group)
-    moments = sorted({one.put.place.timestamp_ms for one in found})
-    below = [one for one in found if one.records < 0 and one.put.commits >= REGULAR]
-    if len(moments) >= _AGAIN or below:
-        return Syncs([_synced_over(group, found, moments)], puts, {one.key for one in found})
-    if undone := list(_undone(group, puts)):
-        return Syncs([_reset_undone(group, undone)], {id(one.put) for one in undone}, {one.key for one in undone})
-    return Syncs()
-
-
-def _takeovers(group: GroupHistory) -> tuple[list[_Takeover], set[int]]:
-    found, puts = [], set()
-    for key, versions in group.versions.items():
-        puts |= {id(one) for one in versions if _is_put(group, one)}
-        for own, put in pairwise(versions):
-            goes_on = own.end is not None and own.end.kind is EndKind.NEWER_VALUE
-            moved = put.first.committed_offset != own.last.committed_offset
-            if goes_on and moved and id(put) in puts and id(own) not in puts:
-                found.append(_Takeover(key, own, put))
-    return sorted(found, key=lambda one: one.put.place.record_offset), puts
-
-
-def _is_put(group: GroupHistory, version: Version) -> bool:
-    """Whether an Admin client set a value: without members, generation and leader epoch, outside transactions."""
-    last = version.last
-    is_cleaned = bool(group.changes) and version.last_place.record_offset < group.cleaned_to
-    own = version.origin is not None and version.origin.kind in _CLIENTS
-    return not (
-        version.had_members
-        or is_cleaned
-        or own
-        or last.leader_epoch is not None
-        or last.producer_id is not None
-        or last.value_version < WITH_EPOCHS
-    )
-
-
-def _undone(group: GroupHistory, puts: Collection[int]) -> Iterator[_Takeover]:
-    """Values that were set over those of a regular sync, and left by its next one: in one step it is where it was."""
-    for key, versions in group.versions.items():
-        for before, put in pairwise(versions):
-            back = before.last.committed_offset - put.first.committed_offset
-            if before.commits >= REGULAR and {id(before), id(put)} <= set(puts) and put.largest_step >= back > 0:
-                yield _Takeover(key, before, put)
+    if found.again:
+        yield _synced_over(group, found.again, found.moments)
+    if found.undone:
+        yield _reset_undone(group, found.undone)
 
 
 def _who(version: Version) -> str:
     return "the group itself" if version.member is None else name_of(version.member)
 
 
-def _events(found: Sequence[_Takeover]) -> list[Event]:
+def _events(found: Sequence[Takeover]) -> list[Event]:
     return [
         event
         for one in found[: _SHOWN // 2]
@@ -121,7 +45,7 @@ def _events(found: Sequence[_Takeover]) -> list[Event]:
     ]
 
 
-def _synced_over(group: GroupHistory, found: Sequence[_Takeover], moments: Sequence[int]) -> Explanation:
+def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequence[int]) -> Explanation:
     first = found[0]
     keys = {one.key for one in found}
     steps = [after - before for before, after in pairwise(moments)]
@@ -178,7 +102,7 @@ def _synced_over(group: GroupHistory, found: Sequence[_Takeover], moments: Seque
     )
 
 
-def _reset_undone(group: GroupHistory, found: Sequence[_Takeover]) -> Explanation:
+def _reset_undone(group: GroupHistory, found: Sequence[Takeover]) -> Explanation:
     first = found[0]
     put = first.put
     return Explanation(
@@ -210,7 +134,7 @@ def _reset_undone(group: GroupHistory, found: Sequence[_Takeover]) -> Explanatio
 
 def of_two_syncs(found: Sequence[Rivals], group: GroupHistory) -> bool:
     """Whether both sequences that take turns are set from outside."""
-    return all(_is_put(group, turn.version) for rivals in found for turn in rivals.turns)
+    return all(is_put(group, turn.version) for rivals in found for turn in rivals.turns)
 
 
 TWO_SYNCS = (

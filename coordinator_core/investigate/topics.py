@@ -10,8 +10,8 @@ import numpy as np
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import ChangeKind, GroupHistory, Member, PartitionHistory, Version
-from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
+from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
@@ -159,11 +159,11 @@ def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanat
 
 def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator[Explanation]:
     """Partitions with records to read whose commits stopped while their owner went on with others, or all of them."""
-    rounds = rounds_of(group)
-    if not rounds or not rounds[-1].members or group.changes[-1].kind is ChangeKind.DELETED:
+    last = settled_of(group)
+    if last is None:
         return
-    since = rounds[-1].place.timestamp_ms
-    owners = {partition: one for one in rounds[-1].members for partition in one.partitions or ()}
+    since = last.place.timestamp_ms
+    owners = {partition: one for one in last.members for partition in one.partitions or ()}
     owned = [(one, owners[one.key[1:]]) for one in held if one.key[1:] in owners]
     newest: dict[str, int] = {}
     for one, member in owned:
@@ -179,8 +179,6 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     hung = {member.member_id for _, member in owned} - {
         member.member_id for one, member in owned if not stands(one, case.now_ms)
     }
-    if rounds[-1].kind is not ChangeKind.GENERATION:
-        hung = set()  # An epoch of a KIP-848 group comes before the assignments that it brings.
     for member_id in sorted(hung):
         yield _member_stopped(group, [one for one, member in owned if member.member_id == member_id], owners, since)
     stopped = [one for one, member in owned if member.member_id not in hung and stands(one, newest[member.member_id])]
@@ -345,11 +343,11 @@ def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Expl
 
 def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Partitions of subscribed topics that no member owns, and that have records."""
-    rounds, topics = rounds_of(group), case.topics
-    if topics is None or not rounds or group.changes[-1].kind is ChangeKind.DELETED:
+    last, topics = settled_of(group), case.topics
+    if topics is None or last is None:
         return
-    members = rounds[-1].members
-    if not members or any(one.partitions is None or one.topics is None for one in members):
+    members = last.members
+    if any(one.partitions is None or one.topics is None for one in members):
         return
     owned = {partition for one in members for partition in one.partitions or ()}
     unowned = []
@@ -361,22 +359,26 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             if (topic, partition) not in owned and bounds[1] > max(bounds[0], 0):
                 unowned.append((topic, partition, bounds))
     # KIP-848 groups and cooperative ones pass through generations in which a partition is between two owners.
-    quiet = case.now_ms - rounds[-1].place.timestamp_ms
+    quiet = case.now_ms - last.place.timestamp_ms
     if not unowned or quiet < THRESHOLDS["stopped_ms"].default:
         return
     most = max(partition for topic, partition in owned if topic == unowned[0][0])
-    grown = all(partition > most for topic, partition, _ in unowned if topic == unowned[0][0])
+    grown = all(
+        partition > most and OffsetKey(group.group_id, topic, partition) not in group.versions
+        for topic, partition, _ in unowned
+        if topic == unowned[0][0]
+    )
     names = ", ".join(f"{topic}-{partition}" for topic, partition, _ in unowned[:_SHOWN])
     yield Explanation(
         "partitions-unassigned",
         Severity.WARNING,
         f"Nobody in {group.group_id} owns {names}, although its members subscribe to the topic, since generation "
-        f"{rounds[-1].generation} at {moment(rounds[-1].place.timestamp_ms)}"
+        f"{last.generation} at {moment(last.place.timestamp_ms)}"
         + (": the topic has got more partitions since." if grown else "."),
-        rounds[-1].place.timestamp_ms,
+        last.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        evidence=[step(rounds[-1])],
+        evidence=[step(last)],
         not_this=["There is no lack of members: each may own several partitions."],
         now=[
             "Let the group rebalance: restart one member. The leader sees new partitions after metadata.max.age.ms.",
@@ -387,13 +389,10 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Partitions with records whose owner commits others, and never these."""
-    rounds, topics = rounds_of(group), case.topics
-    if topics is None or not rounds or not rounds[-1].members or not group.versions:
+    last, topics = settled_of(group), case.topics
+    if topics is None or last is None or not group.versions:
         return
-    last = rounds[-1]
-    # An epoch of a KIP-848 group comes before the assignments that it brings.
-    is_assigned = last.kind is ChangeKind.GENERATION
-    if not is_assigned or case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
+    if case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
         return
     least = THRESHOLDS["stopped_lag"].default
     found = []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
-from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
@@ -26,6 +26,8 @@ _EACH_TRANSACTION = Release.parse("4.0")
 """From this release on transactions may have an epoch each (KIP-890)."""
 _STARTS = 5
 """Starts of a whole group without progress: a deployment is one or two."""
+_TYPES = 3
+"""Changes of the type from which on it is no migration: that is one, or one there and back."""
 _USUAL = 20
 """Commits in a row that make a rhythm, and times its step that are out of it."""
 
@@ -179,10 +181,8 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
 
 def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """A member whose partitions are not committed any more, while those of others are; nothing tells what waits."""
-    last = rounds[-1]
-    # An epoch of a KIP-848 group comes before the assignments that it brings.
-    is_assigned = last.kind is ChangeKind.GENERATION and group.changes[-1] is last
-    if case.topics is not None or len(last.members) < _AT_LEAST_TWO or not is_assigned:
+    last = settled_of(group)
+    if last is None or case.topics is not None or len(last.members) < _AT_LEAST_TWO:
         return
     owners = {owned: one for one in last.members for owned in one.partitions or ()}
     newest: dict[str, Version] = {}
@@ -330,12 +330,20 @@ def _share(group: GroupHistory, last: Change) -> Explanation:
 
 def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
     """From the classic protocol to KIP-848, or back: nothing is lost by it."""
-    for change in group.changes:
-        if change.end is None or change.end.kind is not EndKind.MIGRATION or change.kind is not ChangeKind.DELETED:
-            continue
-        after = next(one for one in group.changes if one.place.record_offset > change.place.record_offset)
-        if change.group_type is None or after.group_type is None or change.group_type is after.group_type:
-            continue
+    changes = [one for one in group.changes if one.kind is not ChangeKind.REFUSED]
+    found = [
+        (change, after)
+        for change, after in itertools.pairwise(changes)
+        if change.end is not None
+        and change.end.kind is EndKind.MIGRATION
+        and change.kind is ChangeKind.DELETED
+        and None not in (change.group_type, after.group_type)
+        and change.group_type is not after.group_type
+    ]
+    if len(found) >= _TYPES:
+        yield _types_in_turn(group, found)
+        return
+    for change, after in found:
         yield Explanation(
             "group-changed-type",
             Severity.INFO,
@@ -348,6 +356,30 @@ def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
             not_this=["The group was not deleted: its tombstone and the new records are of one moment."],
             now=["Nothing, if clients were moved: group.protocol of the members decides (consumer or classic)."],
         )
+
+
+def _types_in_turn(group: GroupHistory, found: Sequence[tuple[Change, Change]]) -> Explanation:
+    (first, to), (last, _) = found[0], found[-1]
+    members = [name_of(one.members[0]) for one in (to, found[1][1]) if one.members]
+    return Explanation(
+        "group-type-goes-to-and-fro",
+        Severity.WARNING,
+        f"{group.group_id} changed its type {len(found)} times from {moment(first.place.timestamp_ms)} to "
+        f"{moment(last.place.timestamp_ms)}, first from a {first.group_type} group to a {to.group_type} group: it has "
+        "clients of both protocols (group.protocol), and those who come when the others have gone change it"
+        + (f"; the first of each: {' and '.join(members)}." if members else ".")
+        + f" Its {count(len(group.versions), 'offset')} stayed.",
+        last.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for pair in found[:_SHOWN] for one in pair],
+        evidence=[step(first), step(to)],
+        not_this=["The group was not deleted: its tombstones and the new records are of one moment."],
+        now=[
+            "Set group.protocol alike in all clients of the group; finish the rolling change, or take it back.",
+            "See whether each release loads what is left of it (KAFKA-21117): regroup loads SNAPSHOT",
+        ],
+    )
 
 
 def _protocols(group: GroupHistory, rounds: list[Change]) -> Iterator[Explanation]:

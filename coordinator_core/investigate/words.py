@@ -41,3 +41,11 @@ def consumer_groups(group_id: str, *arguments: str) -> str:
 def from_file(group_id: str) -> str:
     """The command that puts committed offsets back; the group must have no members."""
     return consumer_groups(group_id, "--reset-offsets", "--from-file", "offsets.csv", "--execute")
+
+
+def by_rest(group_id: str) -> list[str]:
+    """Who changes offsets of a sink connector's group: Connect's REST interface (KIP-875), if it is one."""
+    if not group_id.startswith("connect-"):
+        return []
+    name = group_id.removeprefix("connect-")
+    return [f"Ask who called PATCH or DELETE /connectors/{name}/offsets of Connect's REST interface at that time."]

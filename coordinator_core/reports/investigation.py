@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
-from coordinator_core.investigate.model import OVERTAKEN, Event, Explanation
+from coordinator_core.investigate.model import SET_ANEW, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
@@ -41,7 +41,7 @@ class Undo:
             partitions.setdefault(key.topic, []).append(str(key.partition))
         what = ["--group", one.group_id]
         what += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
-        if one.code == OVERTAKEN:
+        if one.code in SET_ANEW:
             offsets = set(one.restore.values())
             if len(offsets) > 1:
                 return None

@@ -10,7 +10,7 @@ from functools import partial
 
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
-from coordinator_core.investigate.model import OVERTAKEN, Explanation
+from coordinator_core.investigate.model import SET_ANEW, Explanation
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Record
 from coordinator_core.merge.packed import LongText, LongTexts, PackedTexts
@@ -127,7 +127,7 @@ def incidents_of(explanations: Sequence[Explanation]) -> list[Incident]:
     for one in explanations:
         if one.group_id is None or one.offsets_partition is None or not one.restore or not one.evidence:
             continue
-        if one.code == OVERTAKEN:
+        if one.code in SET_ANEW:
             continue
         first = min(event.place.record_offset for event in one.evidence)
         incident = Incident(one.group_id, one.offsets_partition, first, frozenset(one.restore), one.code)

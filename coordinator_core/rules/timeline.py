@@ -23,6 +23,7 @@ from coordinator_core.history.signs import (
     rivals_of,
     storm_of,
 )
+from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.releases import Loader
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import scan_log
@@ -79,11 +80,14 @@ _AHEAD = {
     MoveKind.SKIPPED: "an admin client, while the group had no members",
     MoveKind.JUMPED: "a consumer",
 }
+_AGAIN = "somebody outside the group who sets its offsets again and again: a sync from another cluster, or a job"
 
 
 def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits], Iterator[Row]]:
     def rows(group: GroupHistory, facts: Facts, _: Limits) -> Iterator[Row]:
-        moves = facts.noted(f"moves {group.offsets_partition} {group.group_id}", lambda: moves_of(group))
+        noted = f"{group.offsets_partition} {group.group_id}"
+        moves = facts.noted(f"moves {noted}", lambda: moves_of(group))
+        puts = facts.noted(f"puts {noted}", lambda: takeovers_of(group).puts) if moves else ()
         for kind, by in kinds.items():
             for move in moves.get(kind, ()):
                 values = {
@@ -91,7 +95,7 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
                     "committed_offset": move.after.first.committed_offset,
                     "record_offset_before": move.before.last.record_offset,
                     "records": abs(move.records),
-                    "by": by,
+                    "by": _AGAIN if id(move.after) in puts else by,
                     "member": None if move.after.member is None else move.after.member.member_id,
                 }
                 yield _at(move.after.place, **_of(move.key), **values)

@@ -85,7 +85,7 @@ class Log:
     """An offsets partition under construction, one batch a method, as the Scala coordinator writes it.
 
     ``at`` is the time of the next batch, ``epoch`` the leader epoch, ``magic`` the message format, ``codec`` that of
-    the next batches.
+    the next batches; ``topic_id`` is that of the topics of the next commits, which have it from value version 4 on.
     """
 
     at: int = T0
@@ -94,6 +94,7 @@ class Log:
     magic: int = 2
     epoch: int = 0
     codec: Codec = Codec.NONE
+    topic_id: str | None = None
     next_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
     segments: dict[int, bytes] = field(default_factory=dict)
@@ -154,12 +155,14 @@ class Log:
         """One OffsetCommit request."""
         when = self.at if committed_ms is None else committed_ms
         value: dict[str, Any] = {"metadata": metadata, "commitTimestamp": when}
-        version = self.commit_version
+        version = self.commit_version if self.topic_id is None else 4
         if version == 1:
             # These brokers wrote the default retention into each value.
             value["expireTimestamp"] = when + DAY
         elif version >= 3:
             value["leaderEpoch"] = leader_epoch
+        if self.topic_id is not None:
+            value["topicId"] = self.topic_id
         return self.records(
             *(
                 (self._key(group, topic, partition), encode_value(1, version, value | {"offset": offset}))

@@ -15,9 +15,11 @@ from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.log.types import ControlType
 from coordinator_core.releases import Release
 from tests.cases import CASES, Case, cross_section
-from tests.history.incidents import INCIDENTS
+from tests.history.further import TOPIC_ID
+from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
 from tests.history.logs import MINUTE, T0, Client, Log, group_histories
-from tests.history.wider import cleaner_stopped
+from tests.history.reported import bumped, joins, leaves, owns, reset_of_assign
+from tests.history.wider import cleaner_stopped, reset_undone, synced_over
 
 KEY = ("orders", 0)
 NOW = ["--now-ms", str(T0 + 60 * MINUTE)]
@@ -288,3 +290,108 @@ def test_ranges_of_known_bugs() -> None:
         assert one.id == next(key for key, value in BUGS.items() if value is one)
         assert one.signature
         assert one.remedy
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("earlier", "deleted", "code"),
+    [
+        (True, False, "tombstones-without-a-rule"),
+        (False, False, "tombstones-without-a-rule"),
+        (True, True, "topic-deleted"),
+        (None, True, "topic-deleted"),
+    ],
+)
+def test_a_topic_that_others_still_have_was_not_deleted(
+    earlier: bool | None, deleted: bool, code: str, alone: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``earlier``: the other group's newest commit is before the tombstones of this one; ``None``: there is no other
+    group. ``deleted``: both lose their offsets."""
+    log, other = Log().generation("g", 1, Client("m", partitions=(KEY,))), Log().generation("other", 1, Client("o"))
+    for value in range(10):
+        log.wait(MINUTE).commit("g", {KEY: value})
+        other.wait(MINUTE)
+        if earlier is not None:
+            other.commit("other", {KEY: value})
+    log.wait(MINUTE).tombstones("g", KEY)
+    if deleted and earlier is not None:
+        other.wait(MINUTE).tombstones("other", KEY)
+    elif earlier is False:
+        other.wait(2 * MINUTE).commit("other", {KEY: 11})
+    log.write(tmp_path, 0)
+    other.write(tmp_path, 1)
+    group = ["--group", "g"] if alone else []
+    document = json.loads(out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *NOW, *group, "--format", "json"))
+    found = [one for one in document["explanations"] if one["group_id"] == "g" and "tombstone" in str(one["evidence"])]
+    assert [one["code"] for one in found] == [code]
+    is_unsure = alone and earlier is False
+    assert ("only a reading of all groups tells" in found[0]["verdict"]) == is_unsure
+    assert any("cannot exclude: topic deletion" in one for one in found[0]["not_this"]) == is_unsure
+
+
+@pytest.mark.parametrize(("build", "offset"), [(reset_undone, 400), (reset_of_assign, 0)])
+def test_a_reset_that_did_not_last_is_put_back_as_it_was_meant(
+    build: Build, offset: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = str(build(tmp_path / "log", True))
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *NOW, "--group", GROUP, "--format", "json"))
+    undo = document["explanations"][0]["undo"]
+    assert f"--to-offset {offset} " in undo
+    assert "--before-record" not in undo
+
+
+def test_a_mirror_that_catches_up_skips_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """MirrorMaker was stopped for a while: what it sets then is far ahead, as the group in the other cluster is."""
+    log, keys = Log(), [("orders", number) for number in range(4)]
+    for value in (*range(1000, 1300, 10), *range(900_000, 900_100, 10)):
+        log.wait(MINUTE).commit("g", dict.fromkeys(keys, value), leader_epoch=-1)
+    path = str(log.write(tmp_path / "log"))
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    assert [one["code"] for one in document["explanations"]] == ["commits-without-members"]
+    assert _rows_of_rules(path, capfd, "R72", "R73") == []
+
+
+def test_rules_name_a_sync_that_sets_offsets_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = _rows_of_rules(str(synced_over(tmp_path / "log", True)), capfd, "R72", "R73")
+    assert {row["rule"] for row in rows} == {"R72"}
+    assert all("sets its offsets again and again" in row["message"] for row in rows)
+
+
+def _rows_of_rules(path: str, capfd: pytest.CaptureFixture[str], *rules: str) -> list[dict[str, str]]:
+    run(["reconcile", path, "--kafka-version", "3.9.2", *NOW, "--format", "json"])
+    found = json.loads(capfd.readouterr().out)
+    assert {*rules} <= {*found["evaluated"]}
+    return [row for row in found["findings"] if row["rule"] in rules]
+
+
+def test_a_rolling_deployment_of_a_new_group_is_sound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Partitions of a KIP-848 group are without an owner between an epoch and the assignments that it brings."""
+    log, epoch, value, owned = Log(), 0, 100, dict[str, list[int]]()
+
+    def assign() -> None:
+        names = sorted(owned)
+        new = {name: [number for number in range(4) if number % len(names) == at] for at, name in enumerate(names)}
+        for name in names:
+            kept = [number for number in owned[name] if number in new[name]]
+            if kept != owned[name]:
+                log.wait(200).modern(owns(name, epoch, *kept))
+        for name in names:
+            log.wait(200).modern(owns(name, epoch, *new[name]))
+        owned.update(new)
+
+    for name in ("a", "b", "c", "d", *(f"{old}2" for old in "abcd")):
+        if name.endswith("2"):
+            for _ in range(20):
+                value += 10
+                log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, value))
+            epoch += 1
+            del owned[name[0]]
+            log.wait(1000).modern(*leaves(name[0]), bumped(epoch))
+            assign()
+        epoch += 1
+        owned[name] = []
+        log.wait(20_000).modern(joins(name, f"/10.0.0.{epoch}"), bumped(epoch))
+        assign()
+    path = str(topics(log.write(tmp_path), *[(0, value)] * 4, topic_id=TOPIC_ID))
+    document = json.loads(out(capfd, path, "--kafka-version", "4.3.1", "--now-ms", str(log.at), "--format", "json"))
+    assert document["explanations"] == []

@@ -1,0 +1,138 @@
+"""Times in which nothing at all was written to an offsets partition whose groups commit all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
+from coordinator_core.history.signs import HOUR_MS
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.rules.model import Severity
+
+_USUAL = 20
+"""Commits in a row that make a rhythm, and times its step that are out of it."""
+_SHOWN = 8
+_AT_LEAST_TWO = 2
+
+
+class _Rhythm(NamedTuple):
+    group: GroupHistory
+    last: Version
+    usual_ms: float
+
+
+def explain_silences(history: PartitionHistory, newest_ms: int, case: Case) -> Iterator[Explanation]:
+    """The end of one offsets partition long before ``newest_ms``, the newest record of all, or before the capture; and
+    pauses up to a new coordinator.
+
+    Of one group alone nothing tells whether it had something to commit; of several at once something does.
+    """
+    captured = [known.captured_at_ms for known in (case.topics, case.topology) if known is not None]
+    until_ms = max((at for at in (newest_ms, *captured) if at is not None), default=-1)
+    quiet_ms = until_ms - history.last_ms
+    if quiet_ms >= HOUR_MS:
+        groups = [one for one in _rhythms(history, history.last_ms, 0) if not _has_left(one.group)]
+        if stopped := [one for one in groups if quiet_ms >= _USUAL * one.usual_ms]:
+            yield _silent(history, stopped, until_ms, is_capture=until_ms > newest_ms)
+    for leader in history.leaders:
+        began_ms = leader.place.timestamp_ms - leader.pause_ms
+        groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= HOUR_MS else []
+        if paused := [one for one in groups if leader.pause_ms >= _USUAL * one.usual_ms]:
+            yield _paused(history, leader, paused)
+
+
+def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhythm]:
+    """Groups that committed regularly up to about ``at_ms``, at which a pause begins."""
+    found = []
+    for group in history.groups.values():
+        for versions in group.versions.values():
+            before = [one for one in versions if one.place.timestamp_ms <= at_ms]
+            if not before or before[-1].commits < _USUAL:
+                continue
+            last = before[-1]
+            # Commits behind the pause may go on in the same version.
+            lasted_ms = last.last_place.timestamp_ms - last.place.timestamp_ms
+            lasted_ms -= pause_ms if last.last_place.timestamp_ms > at_ms else 0
+            usual_ms = lasted_ms / (last.commits - 1)
+            if min(at_ms, last.last_place.timestamp_ms) >= at_ms - _USUAL * usual_ms:
+                found.append(_Rhythm(group, last, usual_ms))
+                break
+    return found
+
+
+def _has_left(group: GroupHistory) -> bool:
+    return bool(group.changes) and group.changes[-1].kind in (ChangeKind.EMPTY, ChangeKind.DELETED)
+
+
+def _names(groups: Sequence[_Rhythm]) -> str:
+    more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+    return ", ".join(one.group.group_id for one in groups[:_SHOWN]) + more
+
+
+_NOW = (
+    "kafka-topics.sh --bootstrap-server HOST:9092 --describe --topic __consumer_offsets --unavailable-partitions (and "
+    "--under-min-isr-partitions): does that partition have a leader, and enough replicas in sync?"
+)
+
+
+def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int, *, is_capture: bool) -> Explanation:
+    newest = max(stopped, key=lambda one: one.last.last_place)
+    place = Place(history.offsets_partition, history.end_offset - 1, history.last_ms, "", 0, -1)
+    several = len(stopped) >= _AT_LEAST_TWO
+    verdict = (
+        f"Nothing was written to offsets partition {history.offsets_partition} after {moment(history.last_ms)} (record "
+        f"{place.record_offset}), {span(until_ms - history.last_ms)} before "
+        + ("it was captured" if is_capture else "the newest record of other offsets partitions")
+        + f"; until then {_names(stopped)} committed about every {span(newest.usual_ms)}"
+        + (", and all stopped at once: it is not the groups, no commit of theirs gets in." if several else ".")
+    )
+    return Explanation(
+        "offsets-partition-silent",
+        Severity.WARNING if several else Severity.INFO,
+        verdict,
+        history.last_ms,
+        None if several else newest.group.group_id,
+        history.offsets_partition,
+        evidence=[
+            Event(place, "last record of the partition"),
+            *(Event(one.last.last_place, f"newest commit of {one.group.group_id}") for one in stopped[:_SHOWN]),
+        ],
+        not_this=["It is no rebalance and nobody left: that would be in the log.", "No committed offset was lost."],
+        now=[
+            _NOW,
+            "Look at its coordinator, the leader: a load that does not end (COORDINATOR_LOAD_IN_PROGRESS), a full or "
+            "read-only disk, NotEnoughReplicasException in its log.",
+            *(
+                []
+                if several
+                else ["One group alone may have had nothing to commit: compare with the ends of its topics (capture)."]
+            ),
+        ],
+        capture=["Capture once more: a partition that still ends at that record takes no commits."],
+    )
+
+
+def _paused(history: PartitionHistory, leader: LeaderChange, paused: Sequence[_Rhythm]) -> Explanation:
+    place = leader.place
+    several = len(paused) >= _AT_LEAST_TWO
+    return Explanation(
+        "offsets-partition-paused",
+        Severity.WARNING if several else Severity.INFO,
+        f"Nothing was written to offsets partition {history.offsets_partition} for {span(leader.pause_ms)}, from "
+        f"{moment(place.timestamp_ms - leader.pause_ms)} until another coordinator took over (leader epoch "
+        f"{leader.epoch_before} to {place.leader_epoch}, record {place.record_offset}); "
+        f"{count(len(paused), 'group')} that committed about every {span(min(one.usual_ms for one in paused))} before "
+        f"did not in that time: {_names(paused)}.",
+        place.timestamp_ms - leader.pause_ms,
+        group_id=None if several else paused[0].group.group_id,
+        offsets_partition=history.offsets_partition,
+        evidence=[Event(place, f"first batch of leader epoch {place.leader_epoch}")],
+        not_this=["It was not the groups: several stopped and went on at the same time."] if several else [],
+        now=[
+            "Look at the controller's log for the leader of that partition in that time: offline, or a broker that was "
+            "down with the only replica. Replication factor 3 lets another one take over in seconds.",
+            "What was processed then was committed late, or is processed twice by members that restarted in it.",
+        ],
+    )
