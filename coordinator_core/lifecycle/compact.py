@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
+from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
-    DAY_MS,
     CompactionPlan,
     CompactionRules,
     Extra,
