@@ -76,7 +76,7 @@ def rescue_command(
     warn_about_damage(damage, options.on_damage)
     dropped = {} if repaired is None else _repair(snapshot, found, profile, repaired)
     if names_file is not None:
-        _write_names(names_file, found)
+        storage.write_text(names_file, (f"{exact_row(pair)}\n" for one in found for pair in one.names.items()))
     if output_format is Format.JSON:
         document = {
             "profile": profile.label,
@@ -111,10 +111,6 @@ def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output
             for log in snapshot.partitions
             if log.offsets_partition in stuck
         }
-
-
-def _write_names(path: str, found: Sequence[Stuck]) -> None:
-    storage.write_text(path, (f"{exact_row(pair)}\n" for one in found for pair in one.names.items()))
 
 
 def _document(

@@ -116,9 +116,6 @@ class _Ordered(dict[K, V]):
         """The keys in the order in which they were added."""
         return list(super().__iter__())
 
-    def _pairs(self) -> list[tuple[K, V]]:
-        return [(key, self[key]) for key in self._plain()]
-
     @overload
     def setdefault(self, key: K, default: None = None, /) -> V | None: ...
     @overload
@@ -160,7 +157,7 @@ class JavaHashMap(_Ordered[K, V]):
         """``computeIfAbsent``: unlike those that are put, a new entry goes to the head of its bucket."""
         if key not in self:
             self._grow(len(self))
-            rest = self._pairs()
+            rest = [(each, self[each]) for each in self._plain()]
             self.clear()
             for name, value in [(key, make()), *rest]:
                 dict.__setitem__(self, name, value)

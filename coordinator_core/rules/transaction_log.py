@@ -81,8 +81,8 @@ def _transactional_id(key: bytes) -> str:
 def transaction_directories(path: str) -> list[tuple[str, int]]:
     """The directories of the transaction log's partitions in a log directory, or in several below ``path``."""
     found = []
-    entries = [entry for entry in storage.list_directory(path) if entry.is_directory]
-    below = [inner for entry in entries if not _partition(entry.name) for inner in _inner(entry.path)]
+    entries = _directories(path)
+    below = [inner for entry in entries if not _partition(entry.name) for inner in _directories(entry.path)]
     for entry in [*entries, *below]:
         partition = _partition(entry.name)
         if partition is not None:
@@ -90,7 +90,7 @@ def transaction_directories(path: str) -> list[tuple[str, int]]:
     return found
 
 
-def _inner(path: str) -> list[storage.Entry]:
+def _directories(path: str) -> list[storage.Entry]:
     return [entry for entry in storage.list_directory(path) if entry.is_directory]
 
 

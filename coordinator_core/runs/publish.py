@@ -168,7 +168,7 @@ class RunWriter:
     def _part(self, table: str) -> _PartWriter:
         if table not in self._parts:
             storage.make_directory(storage.join(self.place.path, table))
-            name = f"{table}/{_file_name(len(self._files[table]))}"
+            name = f"{table}/part-{len(self._files[table]):05d}.parquet"
             self._parts[table] = _PartWriter(storage.join(self.place.path, name), table, name)
         return self._parts[table]
 
@@ -178,10 +178,6 @@ class RunWriter:
             for file in threads.map(_PartWriter.close, self._parts.values()):
                 self._files[file.table].append(file)
         self._parts.clear()
-
-
-def _file_name(number: int) -> str:
-    return f"part-{number:05d}.parquet"
 
 
 class _PartWriter:

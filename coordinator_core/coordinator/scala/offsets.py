@@ -55,7 +55,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         self.rebalances = Rebalances(settings, SCALA, clock, self.timers, self)
         self.open_groups: dict[int, set[str]] = {}
         """Groups with pending commits, by producer id (``openGroupsForProducer``)."""
-        self._loading = self._load_of()
+        self._loading = _Load(self._live)
         self._sweep(first=True)
 
     def new_group(self, group_id: str) -> ScalaGroup:
@@ -201,10 +201,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     # Load and unload (A3, A4)
 
     def start_of_load(self, partition: int) -> None:
-        self._loading = self._load_of()
-
-    def _load_of(self) -> _Load:
-        return _Load(self._live)
+        self._loading = _Load(self._live)
 
     def _live(self, loaded: ClassicGroup) -> ScalaGroup:
         group = self.new_group(loaded.group_id)
