@@ -4,7 +4,8 @@
 BIN := .venv/bin
 # Tiers of the tests, and which tests stay on one worker: tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest
-PYTEST_WORKERS ?= 2
+# Tests of the full tier wait for servers, schedulers and package installations: three of them keep two cores busy.
+PYTEST_WORKERS ?= $(if $(filter test-full,$(MAKECMDGOALS)),3,2)
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 IN_MEMORY = .ci/in-memory.sh
 

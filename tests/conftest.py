@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator
 from functools import cache
@@ -155,6 +156,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for tier, what in TIERS.items():
         config.addinivalue_line("markers", f"{tier}: {what}")
+    # Py4J says at the interpreter's end, to streams that pytest has closed, that connections close.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A package imports itself and those before it.
 LAYERS = (
+    "durations",
     "errors",
     "jsontext",
     "untrusted",

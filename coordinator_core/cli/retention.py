@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from coordinator_core.cli.options import Whole
-from coordinator_core.lifecycle.compact_plan import DAY_MS
+from coordinator_core.durations import DAY_MS
 
 offsets_retention_option = click.option(
     "--offsets-retention-ms",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator_core.cli.options import clock_ms
+from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import RegroupError
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case
@@ -14,7 +15,7 @@ from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import Undo
 from coordinator_core.topology import Topology
 
-_RECENT_MS = 24 * 3_600_000
+_RECENT_MS = DAY_MS
 _LOOKED_AT_BYTES = 8 << 20
 """Size of a capture above which nobody waits for an investigation that nobody asked for."""
 _REMOVALS_AND_RESETS = frozenset(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.jsontext import Int32, Matching, Within, reader
 
 _Positive = Annotated[int, Within(1, (1 << 31) - 1)]
@@ -74,7 +75,7 @@ class BrokerSettings:
 
     @property
     def offsets_retention_ms(self) -> int:
-        return self.offsets_retention_minutes * 60_000
+        return self.offsets_retention_minutes * MINUTE_MS
 
 
 def _dotted(name: str) -> str:

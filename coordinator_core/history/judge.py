@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from coordinator_core.durations import DAY_MS
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
 from coordinator_core.history.model import (
@@ -28,7 +29,6 @@ from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSwee
 
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
-_OLD_DEFAULT_MS = 86_400_000
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
@@ -173,7 +173,7 @@ class Judge:
         why = f"{_since(removal)} {_span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
-        if _OLD_DEFAULT_MS <= age <= _OLD_DEFAULT_MS + _SWEEPS_MS:
+        if DAY_MS <= age <= DAY_MS + _SWEEPS_MS:
             why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)

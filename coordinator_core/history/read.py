@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
@@ -48,8 +49,7 @@ from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 ONE_ACT_MS = 25
 """The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
 _HOLES = 32
-_HOUR_MS = 3_600_000
-_CLOCKS_DIFFER_MS = _HOUR_MS
+_CLOCKS_DIFFER_MS = HOUR_MS
 BORING_STEPS = 50
 SMALL_STEP = 1000
 FEW_COMMITS = 3
@@ -272,7 +272,7 @@ class HistoryReader:
         if batch.magic >= 2 and batch.record_count == 0:
             found.emptied[batch.producer_id] = found.emptied.get(batch.producer_id, 0) + 1
         elif batch.is_control and (self._is_left or is_behind_hole):
-            hour = place.timestamp_ms // _HOUR_MS
+            hour = place.timestamp_ms // HOUR_MS
             found.markers[hour] = found.markers.get(hour, 0) + 1
         else:
             self._is_left = False

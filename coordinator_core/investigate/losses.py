@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
@@ -85,7 +86,7 @@ def _explained(
         )
     if may_be_age := _may_be_age(first):
         verdict += (
-            f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // 60_000:,} or less: "
+            f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "
             "the log does not decide."
         )
     return Explanation(

@@ -8,9 +8,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
-from coordinator_core.history.signs import HOUR_MS, Seen, families
+from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, span

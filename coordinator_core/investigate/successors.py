@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
-from coordinator_core.history.signs import HOUR_MS, pattern_of
+from coordinator_core.history.signs import pattern_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import count, from_file, moment

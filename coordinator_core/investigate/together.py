@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import (
     Certainty,
@@ -17,7 +18,7 @@ from coordinator_core.history.model import (
     PartitionHistory,
     Removal,
 )
-from coordinator_core.history.signs import HOUR_MS, rounds_of
+from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
-from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of, settled_of
+from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were

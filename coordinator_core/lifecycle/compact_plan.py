@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from coordinator_core.durations import DAY_MS
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, Action
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, newest_records
@@ -21,7 +22,6 @@ from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
 from coordinator_core.releases import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
 
-DAY_MS = 86_400_000
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 

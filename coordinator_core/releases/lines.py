@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.releases.facts import (
     CLASSIC_KEY_TYPES,
     CONSUMER_KEY_TYPES,
@@ -32,8 +33,6 @@ from coordinator_core.releases.facts import (
 )
 from coordinator_core.releases.number import Release
 from coordinator_core.releases.requests import CLASSIC_3_9, NEW_4_3, NEW_4_4
-
-_MINUTE_MS = 60_000
 
 Change = Callable[[Profile], Profile]
 
@@ -102,7 +101,7 @@ _FIRST_CLASSIC = Profile(
     describes_pending_revocation=False,
     expiry=ExpiryRules(
         clock=Clock.COMMIT,
-        default_offsets_retention_ms=1440 * _MINUTE_MS,
+        default_offsets_retention_ms=1440 * MINUTE_MS,
         offset_key_type=0,
         needs_group=False,
         deletes_groups=False,
@@ -150,7 +149,7 @@ _FIRST_NEW = Profile(
     describes_pending_revocation=False,
     expiry=ExpiryRules(
         clock=Clock.GROUP,
-        default_offsets_retention_ms=10_080 * _MINUTE_MS,
+        default_offsets_retention_ms=10_080 * MINUTE_MS,
         offset_key_type=1,
         needs_group=True,
         deletes_groups=True,
@@ -276,7 +275,7 @@ LINES: Final = (
     Line(
         "2.0",
         "2.0.1",
-        classic=lambda was: replace(was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)),
+        classic=lambda was: replace(was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * MINUTE_MS)),
         inferred_from=(Sign.FORMAT_2,),
         patches=(Patch("2.0.1", classic=lambda was: replace(was, grows_load_buffer=True)),),
     ),

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from coordinator_core.rules.facts import Facts
-
-SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 MAX_SPAN_MS = 14 * DAY_MS
 """Commits earlier than this before the newest one are counted, not shown."""

@@ -19,6 +19,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from coordinator_core.durations import DAY_MS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -31,7 +33,6 @@ _SIZES = {"narrow": 360, "wide": 1080}
 """Widths in pixels: of a phone, where text keeps its size, and of a desktop."""
 _NAMESPACE = re.compile(r"^\{[^}]*\}")
 _KEPT = ("stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "stroke-opacity", "text-anchor")
-_DAY_MS = 86_400_000
 _CONFIGURATION = "MPLCONFIGDIR"
 """Variable in which matplotlib puts the directory that it makes for itself where it finds none."""
 
@@ -55,7 +56,7 @@ def figure(
 
 def moment(at_ms: float) -> float:
     """A time on the axis of a figure."""
-    return at_ms / _DAY_MS
+    return at_ms / DAY_MS
 
 
 def _svg(

@@ -55,7 +55,7 @@ def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     with pq.ParquetWriter(
         buffered,
         HISTORY,
-        compression="snappy",
+        compression={name: "none" if name in _NUMBERS else "snappy" for name in HISTORY.names},
         use_dictionary=[name for name in HISTORY.names if name not in _NUMBERS],
         column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
         write_statistics=_WITH_STATISTICS,

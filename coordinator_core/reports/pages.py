@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from coordinator_core.untrusted import visible
 
 _WORD = re.compile(r"\S+")
@@ -77,7 +78,7 @@ def byte_text(value: float) -> str:
 
 def duration_text(value_ms: int) -> str:
     """Milliseconds with three digits, in the largest unit that is not above them."""
-    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+    for size, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s")):
         if value_ms >= size:
             return f"{value_ms / size:.3g} {unit}"
     return f"{value_ms} ms"

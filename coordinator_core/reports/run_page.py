@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from coordinator_core.durations import DAY_MS, MINUTE_MS
 from coordinator_core.reports.charts import bar_chart
-from coordinator_core.reports.commit_rate import DAY_MS, MINUTE_MS
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
 from coordinator_core.reports.run_report import Document

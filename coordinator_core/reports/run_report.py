@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import __version__
+from coordinator_core.durations import DAY_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
-from coordinator_core.reports.commit_rate import DAY_MS, commit_rate
+from coordinator_core.reports.commit_rate import commit_rate
 from coordinator_core.reports.findings import finding_objects, rule_object
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.columns import coded

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.restore.model import Position
@@ -19,7 +20,7 @@ Topics = Mapping[str, frozenset[int] | None]
 """Chosen partitions by topic; ``None`` for all of a topic."""
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
-_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
+_UNITS_MS = (DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS)
 
 
 class Move(StrEnum):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from coordinator_core.releases import Profile, profile_names
 from coordinator_core.rules.needs import Need
 
@@ -42,23 +43,23 @@ class Threshold:
 
 
 THRESHOLDS: Mapping[str, Threshold] = {
-    "offsets_retention_ms": Threshold(7 * 86_400_000, "`offsets.retention.minutes` of the brokers"),
+    "offsets_retention_ms": Threshold(7 * DAY_MS, "`offsets.retention.minutes` of the brokers"),
     "expiry_grace_ms": Threshold(
         1_200_000, "R60: two rounds of `offsets.retention.check.interval.ms`, in which a sweep must have come"
     ),
     "offset_metadata_max_bytes": Threshold(4096, "`offset.metadata.max.bytes` of the brokers"),
     "max_message_bytes": Threshold(1_048_588, "`max.message.bytes` of `__consumer_offsets`"),
     "transaction_max_timeout_ms": Threshold(900_000, "`transaction.max.timeout.ms` of the brokers"),
-    "clock_skew_ms": Threshold(60_000, "how far a commit may be ahead of the run's `now_ms`"),
+    "clock_skew_ms": Threshold(MINUTE_MS, "how far a commit may be ahead of the run's `now_ms`"),
     "silent_share": Threshold(0.5, "R40: share of the retention that an active group may be silent"),
     "storm_commits_per_second": Threshold(200, "R41: commits of one group in a second, on average"),
     "storm_commits": Threshold(10_000, "R41: commits that a group must have in the log"),
     "record_size_share": Threshold(0.8, "R23: share of `max_message_bytes` that a group record may take"),
     "blocked_records": Threshold(10_000, "R53: records behind the oldest open transaction"),
     "leader_share": Threshold(2, "R86: times its fair share of the offsets partitions that a broker may lead"),
-    "cleaner_idle_ms": Threshold(6 * 3_600_000, "R87: how long what can be cleaned may stay as it is"),
+    "cleaner_idle_ms": Threshold(6 * HOUR_MS, "R87: how long what can be cleaned may stay as it is"),
     "generations_ahead": Threshold(100, "R91: generations of a group above the number of records that there were"),
-    "stopped_ms": Threshold(3_600_000, "R46: how long a partition's commits lag behind others of its owner"),
+    "stopped_ms": Threshold(HOUR_MS, "R46: how long a partition's commits lag behind others of its owner"),
     "stopped_lag": Threshold(1000, "R46: records that such a partition has to be read"),
     "metadata_share": Threshold(0.8, "R47: share of `offset_metadata_max_bytes`"),
     "offsets_load_buffer_bytes": Threshold(5 << 20, "`offsets.load.buffer.size` of the brokers"),

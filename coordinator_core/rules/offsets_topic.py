@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.columns import Int64s
@@ -167,7 +168,7 @@ def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
             "since_ms": since,
         }
         ratio_text = {"dirty_ratio": round(float(ratio), 2), "cleaned_segments": cleaned}
-        rows.append({"offsets_partition": partition, **row, **ratio_text, "hours": (facts.now_ms - since) / 3_600_000})
+        rows.append({"offsets_partition": partition, **row, **ratio_text, "hours": (facts.now_ms - since) / HOUR_MS})
     names = ("record_offset", "segments", "cleaned_segments", "records", "since_ms", "hours")
     return _table(rows, **dict.fromkeys(names, pa.int64()), dirty_ratio=pa.float64(), known_by=pa.string())
 

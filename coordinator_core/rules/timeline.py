@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import EndKind, GroupHistory, Place
 from coordinator_core.history.signs import (
@@ -129,7 +130,7 @@ def _storm(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
             group_id=group.group_id,
             rebalances=len(storm.rounds),
             until_record_offset=last.record_offset,
-            minutes=(last.timestamp_ms - first.timestamp_ms) // 60_000,
+            minutes=(last.timestamp_ms - first.timestamp_ms) // MINUTE_MS,
             quiet=storm.quiet,
             client=often[0][0] if often else None,
             joins=often[0][1] if often else 0,
@@ -140,7 +141,7 @@ def _flapping(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
     # The members of a storm, and processes that share an instance id, are told by other rules.
     for one in flapping_of(group) if storm_of(group) is None and not replaced_of(group) else ():
         first, last = one.joins[0].place, one.joins[-1].place
-        minutes = (last.timestamp_ms - first.timestamp_ms) // 60_000
+        minutes = (last.timestamp_ms - first.timestamp_ms) // MINUTE_MS
         yield _at(first, group_id=group.group_id, client=one.name, joins=len(one.joins), minutes=minutes)
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core import storage
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -32,7 +33,7 @@ _THRESHOLDS = {
     "expiry_grace_ms": ("offsets.retention.check.interval.ms", 2),
     "max_message_bytes": ("max.message.bytes", 1),
     "offset_metadata_max_bytes": ("offset.metadata.max.bytes", 1),
-    "offsets_retention_ms": ("offsets.retention.minutes", 60_000),
+    "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "transaction_max_timeout_ms": ("transaction.max.timeout.ms", 1),
 }
 """Settings of brokers or of the offsets topic behind thresholds, and what they are multiplied with."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator_core import files, storage
+from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.runs.place import BESIDE_DIRECTORIES, FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION
 from coordinator_core.runs.publish import LATEST, MANIFEST
@@ -19,7 +20,6 @@ from coordinator_core.runs.registered import Registry, is_registered
 from coordinator_core.storage import Entry
 
 KINDS = ("runs", "pins")
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.durations import DAY_MS
 from coordinator_core.lifecycle.compact import CompactionOptions, compact_partition
-from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_states import proof_profiles
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
