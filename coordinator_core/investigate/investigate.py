@@ -94,14 +94,14 @@ def investigate(
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
     found = [group for history in histories for group in history.groups.values()]
-    newest_ms = max((history.last_ms for history in histories), default=-1)
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
-            explanations += explain_silences(history, newest_ms, case)
+    numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
+    explanations += explain_silences(histories, numbers, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:

@@ -395,3 +395,18 @@ def test_a_rolling_deployment_of_a_new_group_is_sound(tmp_path: Path, capfd: pyt
     path = str(topics(log.write(tmp_path), *[(0, value)] * 4, topic_id=TOPIC_ID))
     document = json.loads(out(capfd, path, "--kafka-version", "4.3.1", "--now-ms", str(log.at), "--format", "json"))
     assert document["explanations"] == []
+
+
+def test_partitions_that_were_copied_one_after_the_other_are_not_silent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        log = Log()
+        for minute in range(60 + 120 * number):
+            log.wait(MINUTE)
+            for name in ("g", "h"):
+                log.commit(f"{name}-{number}", {KEY: minute})
+        log.write(tmp_path, number)
+    now = ["--now-ms", str(T0 + 600 * MINUTE)]
+    document = json.loads(out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *now, "--format", "json"))
+    assert {one["code"] for one in document["explanations"]} == {"commits-without-members"}
