@@ -159,7 +159,7 @@ def _at_once(
     spans = () if groups is None else Judge.asks_about(found)
     for log in snapshot.partitions if spans else ():
         read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
-    lessons = Lessons()
+    lessons = Lessons(is_partial=groups is not None)
     judge = Judge(case.profile, deletions, retention_ms=case.retention_ms, lessons=lessons)
     judge.judge(found)
     if groups is not None and _names_topics(found):

@@ -410,3 +410,23 @@ def test_partitions_that_were_copied_one_after_the_other_are_not_silent(
     now = ["--now-ms", str(T0 + 600 * MINUTE)]
     document = json.loads(out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *now, "--format", "json"))
     assert {one["code"] for one in document["explanations"]} == {"commits-without-members"}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_sweep_of_several_groups_is_no_deletion_of_their_topics(
+    alone: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A retention of three hours, and groups with a topic each."""
+    log, names = Log(), [f"g-{number}" for number in range(6)]
+    for name in names:
+        log.generation(name, 1, Client(name, partitions=((name, 0),))).commit(name, {(name, 0): 50})
+        log.wait(MINUTE // 2).generation(name, 2)
+    log.wait(181 * MINUTE)
+    for name in names:
+        log.tombstones(name, (name, 0), with_group=True).wait(2)
+    path = str(log.wait(MINUTE).commit("other", {KEY: 1}).write(tmp_path))
+    now = ["--now-ms", str(log.at), *(["--group", "g-2"] if alone else [])]
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *now, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["group_id"] == "g-2"]
+    assert found["code"] == "offsets-expired"
+    assert any("cannot exclude: topic deletion, DeleteGroups" in one for one in found["not_this"]) == alone
