@@ -32,22 +32,23 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
     """
     newest_ms = max((history.last_ms for history in histories), default=-1)
     captured = [known.captured_at_ms for known in (case.topics, case.topology) if known is not None]
-    until_ms = max((at for at in (newest_ms, *captured) if at is not None), default=-1)
+    captured_ms = max((at for at in captured if at is not None), default=-1)
     alive = {
         history.offsets_partition: found
         for history in histories
         if (found := [one for one in _rhythms(history, history.last_ms, 0) if not _has_left(one.group)])
     }
-    early = {one.offsets_partition for one in histories if until_ms - one.last_ms >= HOUR_MS} & alive.keys()
-    is_copied_at_once = len(early) <= 1 or 2 * len(early) <= len(alive) or until_ms > newest_ms
+    early = {one.offsets_partition for one in histories if newest_ms - one.last_ms >= HOUR_MS} & alive.keys()
+    is_copied_at_once = len(early) <= 1 or 2 * len(early) <= len(alive)
     for history in histories:
         number = history.offsets_partition
         if number not in of:
             continue
+        until_ms = newest_ms if number in early else captured_ms
         quiet_ms = until_ms - history.last_ms
-        stopped = [one for one in alive.get(number, ()) if quiet_ms >= _USUAL * one.usual_ms]
-        if stopped and number in early and is_copied_at_once:
-            yield _silent(history, stopped, until_ms, is_capture=until_ms > newest_ms)
+        stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, _USUAL * one.usual_ms)]
+        if stopped and (is_copied_at_once or number not in early):
+            yield _silent(history, stopped, until_ms, is_capture=number not in early)
         yield from _pauses(history)
 
 
@@ -96,7 +97,8 @@ _NOW = (
 def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int, *, is_capture: bool) -> Explanation:
     newest = max(stopped, key=lambda one: one.last.last_place)
     place = Place(history.offsets_partition, history.end_offset - 1, history.last_ms, "", 0, -1)
-    several = len(stopped) >= _AT_LEAST_TWO
+    # Logs may have been copied before the rest was captured.
+    several = len(stopped) >= _AT_LEAST_TWO and not is_capture
     verdict = (
         f"Nothing was written to offsets partition {history.offsets_partition} after {moment(history.last_ms)} (record "
         f"{place.record_offset}), {span(until_ms - history.last_ms)} before "
@@ -109,7 +111,7 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
         Severity.WARNING if several else Severity.INFO,
         verdict,
         history.last_ms,
-        None if several else newest.group.group_id,
+        newest.group.group_id if len(stopped) == 1 else None,
         history.offsets_partition,
         evidence=[
             Event(place, "last record of the partition"),
@@ -123,7 +125,9 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
             *(
                 []
                 if several
-                else ["One group alone may have had nothing to commit: compare with the ends of its topics (capture)."]
+                else ["One group may have had nothing to commit: compare with the ends of its topics (capture)."]
+                if len(stopped) == 1
+                else ["Compare with the time at which the files of the log were copied."]
             ),
         ],
         capture=[

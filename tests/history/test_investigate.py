@@ -430,3 +430,19 @@ def test_a_sweep_of_several_groups_is_no_deletion_of_their_topics(
     (found,) = [one for one in document["explanations"] if one["group_id"] == "g-2"]
     assert found["code"] == "offsets-expired"
     assert any("cannot exclude: topic deletion, DeleteGroups" in one for one in found["not_this"]) == alone
+
+
+@pytest.mark.parametrize(("captured", "codes"), [(90, []), (600, ["offsets-partition-silent"])])
+def test_a_log_that_ends_long_before_its_capture_is_said_to(
+    captured: int, codes: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The files may have been copied before, so it is no more than a note."""
+    log = Log().generation("g", 1, Client("g")).generation("h", 1, Client("h"))
+    for minute in range(60):
+        log.wait(MINUTE).commit("g", {KEY: minute}).commit("h", {KEY: minute})
+    path = topics(log.write(tmp_path), *[(0, 59)])
+    document = json.loads((path / "topics.json").read_text()) | {"captured_at_ms": T0 + captured * MINUTE}
+    (path / "topics.json").write_text(json.dumps(document))
+    now = ["--now-ms", str(T0 + 700 * MINUTE), "--format", "json"]
+    found = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", *now))["explanations"]
+    assert [(one["code"], one["severity"]) for one in found] == [(code, "info") for code in codes]
