@@ -24,7 +24,7 @@ from setuptools.errors import CompileError
 ROOT = Path(__file__).parent
 KERNELS = ROOT / "coordinator_core" / "kernels"
 MADE = ROOT / "build" / "kernels"
-"""What is made of the sources for Cython and the C compiler."""
+"""Files made of the sources for Cython and the C compiler."""
 
 LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py")
 
@@ -38,7 +38,7 @@ SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", *SANITIZERS]
 
 
 def write_layout() -> None:
-    """Write ``layout.h`` and ``layout.pxi``: what the layout modules declare, for C and for Cython.
+    """Write ``layout.h`` and ``layout.pxi``: the declarations of the layout modules, for C and for Cython.
 
     An enumeration becomes a constant struct, so that equal names of two enumerations stay apart.
     """

@@ -3,7 +3,7 @@
     python .ci/lock.py [--upgrade]        (make lock)
 
 A layer holds only what the layers below lack, so packages that two of them need have one version. Without ``--upgrade``
-what is locked stays, where the declarations allow it. ``oldest.txt`` has the oldest versions that are supported, as
+locked versions stay, where the declarations allow it. ``oldest.txt`` has the oldest versions that are supported, as
 constraints.
 """
 
@@ -35,7 +35,7 @@ _PACKAGE = re.compile(r"^[a-z0-9].*\n(?:(?:    .*|\s*)\n)*", re.MULTILINE)
 
 
 def resolved(*arguments: str) -> str:
-    """What uv resolves the declarations to, for every supported Python and platform."""
+    """The versions that uv resolves the declarations to, for every supported Python and platform."""
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-header", "--universal"]
     command += ["--python-version", "3.11", *arguments, "pyproject.toml"]
     return subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
@@ -53,7 +53,7 @@ def packages(text: str) -> dict[str, str]:
 def main() -> None:
     with TemporaryDirectory() as directory:
         whole = Path(directory, "whole.txt")
-        # What is there is what uv keeps.
+        # uv keeps the versions that are there.
         locked = [path.read_text() for path in FILES if path.exists()]
         whole.write_text("".join(package for text in locked for package in packages(text).values()))
         resolved("--all-extras", "--generate-hashes", "--output-file", str(whole), *sys.argv[1:])

@@ -31,7 +31,7 @@ _RENEWED, _ENDED = ".renewed", ".ended"
 class Claim:
     """A claim to a place, ours until it is ended or taken over. A context manager, which ends it.
 
-    ``directory`` is that of the place's claims, ``what`` is what writers are called in messages. Raises ``busy`` while
+    ``directory`` is that of the place's claims, ``what`` is the word for writers in messages. Raises ``busy`` while
     another process has the place. ``at_renewal`` is called in a thread each time that the claim was renewed.
     """
 

@@ -1,4 +1,4 @@
-"""Files that several processes replace, by local path or URI: whoever replaces one knows what it replaces.
+"""Files that several processes replace, by local path or URI: a writer that replaces one knows its content.
 
 Local files are replaced under a lock file beside them, objects of S3, GCS and ABFS by conditional puts
 (``obstore``: pyarrow has none). Where neither is to be had (HDFS, or ``AWS_CONDITIONAL_PUT=disabled`` for a server that
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Change = Callable[[bytes | None], bytes | None]
 """Makes the new content of what is there (``None``: nothing is); ``None`` leaves it as it is.
 
-It may be called again, also with what it has made itself: a put whose answer was lost is tried again.
+It may be called again, also with content that it has made itself: a put whose answer was lost is tried again.
 """
 
 _TRIES = 20
@@ -36,10 +36,10 @@ _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 
 
 def update(path: str, change: Change) -> bool:
-    """Replace the file at ``path`` by what ``change`` makes of it; whether it wanted to.
+    """Replace the file at ``path`` by the result of ``change``; whether it wanted to.
 
-    Where another process comes between, ``change`` is asked again with what that has written. ``WriteError`` when
-    others always come between, or the store does not take it, ``StorageError`` when it does not answer, and what
+    Where another process comes between, ``change`` is asked again with the content that it has written. ``WriteError``
+    when others always come between, or the store does not take it, ``StorageError`` when it does not answer, and what
     :func:`storage.write_atomic` raises.
     """
     if storage.is_local(path):

@@ -55,7 +55,7 @@ _LACKS = (
     # Arrow's.
     (Exception, "Failed to launch worker thread", "not enough memory, or too many threads"),
 )
-"""Errors by which a limit of the process shows: their class, words in them, and what is said of it."""
+"""Errors by which a limit of the process shows: their class, words in them, and the name of the resource."""
 
 
 def lack_behind(error: BaseException | None) -> str | None:
@@ -83,7 +83,7 @@ def not_written(path: str, error: OSError) -> RegroupError:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One place in the input that is not what Kafka writes.
+    """One place of the input with bytes that Kafka would not write.
 
     ``byte_position`` is the position in the file at which the broken entry begins; ``record_offset``
     is the offset in the offsets log (of the entry, or of the first one that is missing), when known.

@@ -33,7 +33,7 @@ def create_directory(path: str) -> list[Path]:
         try:
             for _ in range(_TRIES):
                 storage.make_missing(local.parent, made)
-                # Another process that ends badly removes what it has made above.
+                # Another process that ends badly removes the directories that it has made above.
                 with suppress(FileNotFoundError):
                     local.mkdir()
                     return list(dict.fromkeys(made))
@@ -86,7 +86,7 @@ def _json_text(document: Any) -> str:
 
 
 def let_latest(path: str, named: Mapping[str, Any]) -> bool:
-    """Have the ``latest.json`` at ``path`` be ``named``, unless what it names has a later ``now_ms``; whether it is."""
+    """Have ``latest.json`` at ``path`` be ``named``, unless it names a run with a later ``now_ms``; whether it is."""
 
     def change(found: bytes | None) -> bytes | None:
         try:

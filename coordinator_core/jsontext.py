@@ -65,7 +65,7 @@ class FormError(ValueError):
 def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """The document in ``text``; ``ValueError`` when it is none, or is nested too deeply to be one of ours.
 
-    ``made`` is asked what each object becomes, inner ones first.
+    ``made`` converts each object, inner ones first.
     """
     try:
         return json.loads(text, object_hook=made)
@@ -120,7 +120,7 @@ def fields_of(value: object, *names: str, **more: Any) -> dict[str, Any]:
 def from_json(kind: type[T], value: Any) -> T:
     """The value of type ``kind`` that ``value``, parsed JSON, stands for; :func:`reader` says what can be read.
 
-    Raises ``ValueError`` with the path of what has another form, is missing, or is not in ``kind``.
+    Raises ``ValueError`` with the path of a field that has another form, is missing, or is not in ``kind``.
     """
     read: Callable[[Any], T] = reader(cast(Any, kind))
     return read(value)

@@ -1,7 +1,7 @@
 """Files by local path or URI (``s3://``, ``gs://``, ``hdfs://``, ``file://``), over ``pyarrow.fs``.
 
 A path is always a ``str`` as the operator wrote it; :func:`join` and :func:`list_directory` keep its
-form, so what is printed can be pasted back.
+form, so that printed paths can be pasted back.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Entry:
 
 
 def is_local(path: str) -> bool:
+    """Whether ``path`` is a local path or a ``file://`` URI."""
     return not _URI.match(path) or path.lower().startswith("file://")
 
 
@@ -98,7 +99,7 @@ def _remote(root: str, query: str) -> tuple[Any, str]:
     try:
         found: tuple[Any, str] = pyarrow.fs.FileSystem.from_uri(uri)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise passing(uri, error) or UsageError(f"{uri}: {error}") from error
+        raise _passing(uri, error) or UsageError(f"{uri}: {error}") from error
     return found
 
 
@@ -120,7 +121,10 @@ def split(path: str) -> tuple[str, str]:
 
 
 def stat(path: str) -> Entry | None:
-    """Status of ``path``; ``None`` when nothing is there."""
+    """Status of ``path``; ``None`` when nothing is there.
+
+    Raises ``UsageError`` where an object store refuses, ``StorageError`` where it does not answer.
+    """
     name = split(path)[1]
     if is_local(path):
         file = local_path(path)
@@ -134,7 +138,7 @@ def stat(path: str) -> Entry | None:
     try:
         info = remote.get_file_info(inner)
     except OSError as error:
-        raise passing(path, error) or UsageError(f"{path}: {error}") from error
+        raise unreadable(path, error) from error
     if info.type == pyarrow.fs.FileType.NotFound:
         return None
     return _remote_entry(name, path, info)
@@ -152,13 +156,15 @@ def _remote_entry(name: str, path: str, info: Any) -> Entry:
 
 
 def exists(path: str) -> bool:
+    """Whether a file or directory is at ``path``; raises as :func:`stat`."""
     return stat(path) is not None
 
 
 def list_directory(path: str, *, missing_ok: bool = False) -> list[Entry]:
     """Entries of a directory, sorted by name; links are followed, dangling ones are left out.
 
-    With ``missing_ok`` a directory of an object store that is not there has none.
+    With ``missing_ok`` a directory of an object store that is not there has none. Raises ``UsageError`` when it cannot
+    be read, ``StorageError`` where the storage does not answer.
     """
     entries: list[Entry] = []
     try:
@@ -175,14 +181,15 @@ def list_directory(path: str, *, missing_ok: bool = False) -> list[Entry]:
                 name = info.base_name
                 entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
-        raise passing(path, error) or UsageError(f"{path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def read(path: str, size: int | None = None) -> memoryview:
     """The file, or its first ``size`` bytes, as unsigned bytes.
 
-    A local file is copied, never mapped: whoever cuts a mapped file ends the processes that read it.
+    A local file is copied, never mapped: cutting a mapped file ends the processes that read it. Raises ``UsageError``
+    when the file cannot be read, ``StorageError`` where the storage does not answer.
     """
     try:
         if is_local(path):
@@ -208,7 +215,7 @@ def memory(size: int) -> memoryview:
     return memoryview(area)
 
 
-def passing(path: str, error: Exception) -> StorageError | None:
+def _passing(path: str, error: Exception) -> StorageError | None:
     """The error where storage elsewhere does not answer, or not now; ``None`` where trying again would not help."""
     if is_local(path) or not _PASSING.search(str(error)):
         return None
@@ -216,12 +223,13 @@ def passing(path: str, error: Exception) -> StorageError | None:
 
 
 def unreadable(path: str, error: Exception) -> RegroupError:
+    """The error of a failed read: ``StorageError`` where a later try may succeed, else ``UsageError``."""
     said = getattr(error, "strerror", None) or error
-    return passing(path, error) or UsageError(f"{path}: cannot be read: {said}")
+    return _passing(path, error) or UsageError(f"{path}: cannot be read: {said}")
 
 
 def _not_written(path: str, error: OSError) -> RegroupError:
-    return passing(path, error) or not_written(path, error)
+    return _passing(path, error) or not_written(path, error)
 
 
 class Version(NamedTuple):
@@ -266,11 +274,12 @@ class LocalFile:
 
 
 def read_text(path: str) -> str:
+    """The text of a file, with U+FFFD for bytes that are no UTF-8; raises as :func:`read`."""
     return bytes(read(path)).decode("utf-8", "replace")
 
 
 def read_lines(path: str) -> Iterator[bytes]:
-    """Lines of a file, one after the other."""
+    """Lines of a file without their ends, one after the other; raises as :func:`read`."""
     opened, inner = filesystem(path)
     try:
         with opened.open_input_stream(inner) as stream:
@@ -295,8 +304,8 @@ def read_utf8(path: str | Path) -> str:
 def write_text(path: str, text: str | Iterable[str]) -> None:
     """Write a file of text, whole or in portions, as :func:`write_atomic` does.
 
-    What is no UTF-8, a name of a file say, is written as ``\\udcff``: visible in a text, and in JSON the escape of what
-    stands there.
+    Text that is no UTF-8, a name of a file say, is written as ``\\udcff``: visible in a text, and in JSON the escape of
+    the same text.
     """
     portions = [text] if isinstance(text, str) else text
     write_atomic(path, (portion.encode("utf-8", "backslashreplace") for portion in portions))
@@ -348,7 +357,7 @@ def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview
         if place != inner:
             remote.move(place, inner)
     except BaseException:
-        # A stream that is closed, and pyarrow cannot leave it open, shows what came so far.
+        # A stream that is closed, and pyarrow cannot leave it open, shows the bytes so far.
         with suppress(OSError):
             remote.delete_file(place)
         raise
@@ -501,17 +510,14 @@ def _umask() -> int:
 
 def make_directory(path: str, *, parents: bool = True) -> None:
     """Make a directory and its parents; existing ones are fine. Object stores have no parents to miss."""
-    if is_local(path):
-        try:
+    try:
+        if is_local(path):
             local_path(path).mkdir(parents=parents, exist_ok=True)
-        except OSError as error:
-            raise _not_written(path, error) from error
-    else:
-        remote, inner = filesystem(path)
-        try:
+        else:
+            remote, inner = filesystem(path)
             remote.create_dir(inner, recursive=True)
-        except OSError as error:
-            raise _not_written(path, error) from error
+    except OSError as error:
+        raise _not_written(path, error) from error
 
 
 def delete(path: str) -> None:
@@ -519,19 +525,16 @@ def delete(path: str) -> None:
     found = stat(path)
     if found is None:
         return
-    if is_local(path):
-        try:
+    try:
+        if is_local(path):
             while os.path.lexists(local := local_path(path)):
                 with suppress(FileNotFoundError):
                     shutil.rmtree(local) if found.is_directory else local.unlink()
-        except OSError as error:
-            raise _not_written(path, error) from error
-        return
-    remote, inner = filesystem(path)
-    try:
-        remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
+        else:
+            remote, inner = filesystem(path)
+            remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
     except OSError as error:
-        raise passing(path, error) or error from error
+        raise _not_written(path, error) from error
 
 
 def delete_while_written(path: str) -> None:

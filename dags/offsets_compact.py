@@ -41,7 +41,7 @@ def params(names: list[str]) -> dict[str, Param]:
     """The form."""
     return {
         **snapshot_params(names),
-        "expire": optional("boolean", "Expire", "Tombstone what has expired. Default: as the cluster file says."),
+        "expire": optional("boolean", "Expire", "Tombstone expired offsets. Default: as the cluster file says."),
     }
 
 

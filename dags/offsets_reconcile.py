@@ -43,7 +43,7 @@ def params(names: list[str]) -> dict[str, Param]:
     return {
         "cluster": cluster_param(names),
         "run": optional(
-            "string", "Run", "Path or URI of a published run. Default: what was just published, or the newest."
+            "string", "Run", "Path or URI of a published run. Default: the run just published, or the newest."
         ),
         "history": Param(
             False,
@@ -147,7 +147,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             app="history",
             doc_md="Writes the table history in Spark and publishes it; one task for each run.",
         ).expand(application_args=histories(requested))
-        # Beside the gate: what monitoring needs to know most is of runs that do not go through.
+        # Beside the gate: monitoring matters most for runs that do not go through.
         metrics(checked)
     return dag
 

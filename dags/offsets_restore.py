@@ -30,7 +30,7 @@ Nothing is written before somebody has approved the plan, and nothing that is no
 
 
 def params(names: list[str]) -> dict[str, Param]:
-    """The form: what ``regroup restore plan`` takes, a name a line."""
+    """The form: names as ``regroup restore plan`` takes them, one a line."""
 
     def lines(title: str, description: str) -> Param:
         return optional("string", title, description, format="multiline")
@@ -43,12 +43,12 @@ def params(names: list[str]) -> dict[str, Param]:
         "source": lines(
             "Source",
             "Snapshots or a run that have the offsets, one a line; kafka://connection for a live log. Default: with "
-            "a point in time those of the cluster file, else what the cluster holds.",
+            "a point in time those of the cluster file, else the offsets of the cluster.",
         ),
         "from_file": optional("string", "File", "Kafka's CSV instead: group,topic,partition,offset."),
         "at_time": optional("string", "At time", "As the source was then: 2026-05-12T02:00, or epoch milliseconds."),
         "before_records": lines("Before records", "As it was before these records: P:OFFSET, one a line."),
-        "before_incident": flag("Before the incident", "As it was before what regroup investigate finds worst."),
+        "before_incident": flag("Before the incident", "As it was before the worst finding of regroup investigate."),
         "groups": lines("Groups", "Only these, one a line."),
         "all_groups": flag("All groups", "All groups of the source, or of the cluster."),
         "topics": lines("Topics", "Only these partitions: T or T:P,P, one a line."),
@@ -75,13 +75,13 @@ def params(names: list[str]) -> dict[str, Param]:
             description="Metadata longer than the brokers take: blocked, or written without.",
         ),
         "other_topics": flag("Made again", "The offsets are meant for topics of the same names, made again."),
-        "delete_others": flag("Delete others", "Delete what the source has not committed."),
+        "delete_others": flag("Delete others", "Delete offsets that the source lacks."),
         "new_groups": Param(
             "classic",
             type="string",
             enum=["classic", "share"],
             title="New groups",
-            description="What an absent group becomes: one that stores offsets until members join, or a share group.",
+            description="Type of an absent group: one that stores offsets until members join, or a share group.",
         ),
         "wait_empty_seconds": Param(
             0,

@@ -20,7 +20,7 @@ from expectations.gate import evaluate
 @click.option(
     "--findings",
     metavar="DIR",
-    help="What regroup reconcile --publish wrote about the run: each rule is an expectation, too.",
+    help="Findings of the run, by regroup reconcile --publish: each rule is an expectation, too.",
 )
 @click.option("--data-docs", metavar="DIR", help="Write Data Docs into this directory.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")

@@ -1,8 +1,8 @@
 """Expectations for the tables of a run, as data.
 
 Columns, types, keys and nullability come from ``coordinator_core.runs.schemas``, sets of values from the
-enums of ``coordinator_core.groups.model``; only what neither knows is written here.  Values that differ from
-run to run (rows of the manifest, the cut) are suite parameters of GX.
+enums of ``coordinator_core.groups.model``; only expectations that neither knows are written here.  Values that differ
+from run to run (rows of the manifest, the cut) are suite parameters of GX.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NOT_NULL = "expect_columns_not_null"
 class Check:
     """One expectation. ``kind`` and ``arguments`` are GX's type and keyword arguments; ``code`` is unique.
 
-    ``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: it says what the
-    log says, and that is not what a broker writes.  ``INFO``: worth knowing.
+    ``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: the log has the same values,
+    which no broker writes.  ``INFO``: worth knowing.
     """
 
     code: str

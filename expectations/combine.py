@@ -1,7 +1,7 @@
 """Results of one suite on the batches of a table, as the result on the whole table.
 
-A batch has the rows whose key has a certain hash (``frames.StoredTable``), so equal keys are in one batch: what GX
-counts in batches adds up to what it would count in the table.
+A batch has the rows whose key has a certain hash (``frames.StoredTable``), so equal keys are in one batch: the counts
+of GX in batches add up to its count in the table.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def check_directory(path: str) -> None:
 
 
 def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapping[str, int], path: str) -> None:
-    """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``, a URI too.
+    """Write the pages of the suites that ``context`` has evaluated, and ``index.html``, into the directory ``path``, a
+    URI too.
 
     ``declared`` is the number of checks of each suite.  Pages of other runs that are there stay.
     """

@@ -1,6 +1,6 @@
 """Findings of the rules as expectations: one for each rule of the catalogue, on the table ``findings``.
 
-``regroup reconcile`` evaluates the rules; what is checked here is that it did, and that they found nothing.
+``regroup reconcile`` evaluates the rules; the check here is that it did, and that they found nothing.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def run_files(run: Run) -> pa.Table:
 
 class Part(NamedTuple):
     """Rows of some offsets partitions: those that ``of`` gives this number; the first part has all that ``of`` does not
-    know. Suites of small tables, and of what is no table of the run, are the first part's."""
+    know. Suites of small tables, and of files that are no table of the run, are the first part's."""
 
     number: int
     of: Mapping[int, int]

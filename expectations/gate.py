@@ -193,7 +193,7 @@ def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated
 
 @contextmanager
 def _gx_context() -> Iterator[tuple[FileDataContext, BatchDefinition[Any]]]:
-    """A GX context in a directory of its own, silent, and what stands for a data frame in it."""
+    """A GX context in a directory of its own, silent, and its asset for data frames."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when GX is imported
     with tempfile.TemporaryDirectory(prefix="regroup-expectations-") as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")

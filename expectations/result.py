@@ -52,7 +52,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A check that was declared and not evaluated, whatever the reason. The gate never passes with one."""
+    """A check that was declared and not evaluated, for any reason. The gate never passes with one."""
 
     code: str
     reason: str
@@ -103,5 +103,5 @@ class GateResult:
         counts = ", ".join(f"{count} {severity}" for severity, count in self.by_severity.items())
         head = f"{self.run}: {self.evaluated} of {self.declared} expectations evaluated; failed: {counts}"
         if self.absent:
-            head += f"; {len(self.absent)} rules need what was not given, or do not apply"
+            head += f"; {len(self.absent)} rules need inputs that were not given, or do not apply"
         return "\n".join([head, *map(str, self.refusals), *map(str, self.failures)])

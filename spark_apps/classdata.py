@@ -39,7 +39,7 @@ class ClassData:
             return []
         try:
             self.archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # The JVM runs what is in an archive, so nobody else may have put it there, or put it there later.
+            # The JVM runs the classes of an archive, so nobody else may have put them there, or put them there later.
             if not is_private(self.archive.parent.lstat()):
                 return []
             if os.path.lexists(self.archive):
@@ -89,7 +89,7 @@ def _identity() -> str:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Delete what sessions left that were killed."""
+    """Delete the files of sessions that were killed."""
     oldest = time.time() - _STALE_SECONDS
     for path in directory.glob(".*.new"):
         with suppress(OSError):

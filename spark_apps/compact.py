@@ -53,7 +53,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
     add_rules(parser)
-    parser.add_argument("--expire", action="store_true", help="tombstone first what has expired")
+    parser.add_argument("--expire", action="store_true", help="tombstone expired offsets first")
     parser.add_argument("--offsets-retention-ms", type=int, metavar="MS")
     parser.add_argument("--delete-retention-ms", type=int, metavar="MS")
     parser.add_argument("--renumber", action="store_true", help="consecutive record offsets")
@@ -155,7 +155,7 @@ Answer = tuple[int, "CompactionReport | Damage | str"]
 """Offsets partition; its report, its damage, or why its proof failed."""
 
 Item = tuple["PartitionLog", "Sequence[tuple[SegmentFile, str]]"]
-"""A partition, and what a plan pinned of it: segments with their fingerprints."""
+"""A partition, and its pin in a plan: segments with their fingerprints."""
 
 
 def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Answer:

@@ -1,6 +1,6 @@
 """Spark app ``history``: the table ``history`` of a snapshot or of the log of a run, some offsets partitions a task.
 
-Prints one line of JSON: the directory of the table, and what ``history.json`` there says of it.
+Prints one line of JSON: the directory of the table, and the content of its ``history.json``.
 
     spark-submit spark_apps/history.py --run RUN
     spark-submit spark_apps/history.py --snapshot LOGDIR --output DIR --group GROUP
@@ -39,7 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Write the table history of a copy of the offsets log.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--run", metavar="RUN", help="directory of a published run: its log, as far as it has read it")
-    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read what it pins")
+    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
     source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
     parser.add_argument("--output", metavar="DIR", help="directory of the table (path or URI; of a run: beside it)")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
@@ -125,7 +125,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _source(arguments: argparse.Namespace) -> tuple[Snapshot, Beside]:
-    """The snapshot, and what lies beside it; of a run no more than it has read."""
+    """The snapshot, and the files beside it; of a run no more than it has read."""
     from coordinator_core.fold.pin import check_pin, read_pin
     from coordinator_core.log.discovery import discover
     from coordinator_core.replay.writer import refuse_other_rules
@@ -152,8 +152,8 @@ def write_in_tasks(
 ) -> tuple[list[PartFile], list[Any]]:
     """The files of the table, and the damage that was read past, by offsets partition.
 
-    Small partitions share a task up to ``bytes_per_task`` (default: as suits the session). Raises what the first
-    partition that cannot be read ends with.
+    Small partitions share a task up to ``bytes_per_task`` (default: as suits the session). Raises the error of the
+    first partition that cannot be read.
     """
     from spark_apps.engine import in_tasks
     from spark_apps.history_tasks import Again, judge_partition, take_partitions

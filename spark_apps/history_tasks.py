@@ -1,6 +1,6 @@
 """Tasks of the app ``history``: each reads offsets partitions, or reads again what all of them have to be known for.
 
-Rows and what partitions tell each other go through files, as in :mod:`spark_apps.tasks`; only files in the answer that
+Rows and messages between partitions go through files, as in :mod:`spark_apps.tasks`; only files in the answer that
 Spark took count. Input that cannot be read is an answer, not an exception.
 """
 
@@ -42,7 +42,7 @@ class Answer:
 
     ``parts`` are the files with its rows; ``lessons`` and ``special`` files with what its partitions tell, and with
     their groups that have to be read again. ``records`` counts, by offsets partition, the records of those of them that
-    are asked for; partitions without such groups are not there. ``damage`` is what was read past, ``failures`` why a
+    are asked for; partitions without such groups are not there. ``damage`` was read past, ``failures`` tell why a
     partition cannot be read.
     """
 

@@ -1,6 +1,6 @@
 """Spark app ``quality``: the expectations on a published run, large tables a task for some offsets partitions.
 
-Prints what ``python -m expectations RUN --format json`` does, as one line. Executors need the extra ``quality``.
+Prints the output of ``python -m expectations RUN --format json``, as one line. Executors need the extra ``quality``.
 
     spark-submit spark_apps/quality.py --run RUN --findings DIR --data-docs DIR
     python -m spark_apps.quality --master 'local[2]' --run RUN
@@ -36,7 +36,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run", required=True, metavar="RUN", help="directory of a published run")
     parser.add_argument("--findings", metavar="DIR", help="findings of the app reconcile about it")
     parser.add_argument("--data-docs", metavar="DIR", help="write Data Docs into this directory")
-    parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
+    parser.add_argument("--result", metavar="FILE", help="write the output into this file, too")
     return parse(parser, argv)
 
 
@@ -105,7 +105,7 @@ def answer_part(question: Question, part: Part) -> Answers | UsageError:
 
 
 def for_pandas() -> str:
-    """Setting of a process that may import pandas, which GX is made of, and gives back what its frames took."""
+    """Setting of a process that may import pandas, which GX is made of, and gives back the memory of its frames."""
     return ",".join([*filter(None, [os.environ.get(PLAIN)]), "pandas", "allocator"])
 
 

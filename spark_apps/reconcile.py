@@ -1,7 +1,7 @@
 """Spark app ``reconcile``: the rules on a published run, a task for some of its offsets partitions.
 
-Publishes the findings. Prints one line: what ``regroup reconcile --format json`` does, with the directory of
-the findings in place of them.
+Publishes the findings. Prints one line: the output of ``regroup reconcile --format json``, with the directory of the
+findings in place of them.
 
     spark-submit spark_apps/reconcile.py --run RUN --against RUN --topics FILE
     python -m spark_apps.reconcile --master 'local[2]' --run RUN
@@ -38,7 +38,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="severities, thresholds and mutes")
     parser.add_argument("--rule", action="append", default=[], metavar="CODE", help="only this rule")
-    parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
+    parser.add_argument("--result", metavar="FILE", help="write the output into this file, too")
     return parse(parser, argv)
 
 

@@ -25,7 +25,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Replay a copy of __consumer_offsets and publish a run.")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read what it pins")
+    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
     source.add_argument(
         "--snapshot",
         metavar="PATH",

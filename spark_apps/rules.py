@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 Part = frozenset[int] | None
-"""Offsets partitions; ``None``: what needs all of them at once."""
+"""Offsets partitions; ``None``: rules that need all of them at once."""
 
 
 def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation]:

@@ -1,4 +1,4 @@
-"""Spark for an app: settings, the JVM, and what of its start can be spared.
+"""Spark for an app: settings, the JVM, and savings at its start.
 
 Apps use Spark's core alone. Its SQL engine takes as long to start as everything else together, and what goes
 through Spark here are tasks and their short answers.
@@ -32,7 +32,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
 }
 _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For a JVM that lives for seconds: what its second compiler would gain takes longer than the run."""
+"""For a JVM that lives for seconds: its second compiler takes longer than it would gain."""
 
 
 class Session:
@@ -98,12 +98,6 @@ class Session:
         context.setLogLevel("ERROR")
         return context
 
-    @property
-    def jvm_process_id(self) -> int:
-        """Process id of the driver's JVM; waits for it. Not known under ``spark-submit``, which has started its own."""
-        process_id: int = self._gateway.result().proc.pid
-        return process_id
-
     def stop(self) -> None:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
         if self._context is not None:
@@ -111,6 +105,6 @@ class Session:
             Thread(target=self._context.stop, daemon=True).start()
 
     def close(self) -> None:
-        """Keep what lets the next session start faster; call when nothing is left to do."""
+        """Keep the class archive, by which the next session starts faster; call when nothing is left to do."""
         if self._class_data is not None and self._gateway.done() and not self._gateway.exception():
             self._class_data.keep(self._gateway.result().proc)

@@ -3,7 +3,7 @@
 A task writes its results into files of the run's staging directory and answers with their names; tables it moves to
 where they belong as the last it does. Another attempt of the task writes other files; only the files in the answer
 that Spark took count. So folds and rows pass neither through the JVM nor through a shuffle, and outlive the executor
-that made them. A task is sent what it needs and no more: its size does not grow with the number of segments.
+that made them. A task is sent its own input and no more: its size does not grow with the number of segments.
 
 Damaged input is an answer, not an exception: Spark would retry the task and bury the position in a traceback.
 """
@@ -38,7 +38,7 @@ from spark_apps.packing import MAX_FOLD_BYTES, Work
 
 LIMITS = Limits(fold_bytes=128 * MIB)
 """Of a larger segment a task makes several folds, one after the other; smaller ones it folds together, as long as that
-holds no more: docs/sizing.md has what memory that takes."""
+holds no more: docs/sizing.md has the memory that it takes."""
 
 MAX_HELD_BYTES = 64 * MIB
 """Folds of a whole partition that are merged by the task that made them; more are merged by other tasks."""

@@ -32,7 +32,7 @@ _COMMANDS = {
     "find-coordinator": Place("find_coordinator", "Offsets partition and coordinator of each group."),
     "history": Place("history", "Every value of every offset key: how long, by whom, what ended it."),
     "import-records": Place("import_records", "Make a log directory of records in Parquet."),
-    "investigate": Place("investigate", "What happened to a group, or in the cluster, and what to do."),
+    "investigate": Place("investigate", "Causes of trouble of a group, or in the cluster, and remedies."),
     "list": Place("describe", "Groups with their type and state."),
     "loads": Place("loads", "Which Kafka releases load this log, and where others stop."),
     "prune": Place("prune", "Old runs and pins of a cluster that nothing refers to."),
@@ -46,7 +46,7 @@ _COMMANDS = {
     "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
     "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),
     "verify": Place("verify", "Check framing, checksums and offsets of every segment."),
-    "whatif": Place("whatif", "What a migration, another setting or a deletion would change."),
+    "whatif": Place("whatif", "Effects of a migration, another setting or a deletion."),
 }
 
 
@@ -66,7 +66,7 @@ def main(args: list[str] | None = None) -> NoReturn:
         start_light()
         open_streams()
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            # As SIGINT: what a command has in temporary directories goes with it.
+            # As SIGINT: the temporary directories of a command go with it.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         warnings.showwarning = _warn
         leave(run(args))

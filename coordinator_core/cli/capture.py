@@ -39,7 +39,7 @@ _UNDO_SHOWN = 5
 @click.option(
     "--check-groups",
     is_flag=True,
-    help="Replay what was captured and compare it with what the coordinators say of their groups.",
+    help="Replay the captured log and compare it with the groups that the coordinators describe.",
 )
 @click.option("--kafka-version", metavar="RELEASE", help="With --check-groups: rules of this Kafka release.")
 @click.option(

@@ -37,7 +37,7 @@ _MOST_TOLD = 5
 @click.command("compact")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
 @click.option("--output", required=True, metavar="DIR", help="Directory of the new log; must not exist yet.")
-@click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
+@click.option("--expire", is_flag=True, help="Tombstone expired offsets first, see `regroup expire`.")
 @offsets_retention_option
 @delete_retention_option
 @click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's.")
@@ -118,7 +118,7 @@ def _compact(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replay
 
 
 def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions) -> Document:
-    """The same in a Spark application of its own process, which says itself what is wrong."""
+    """The same in a Spark application of its own process, which reports its own errors."""
     if replaying.on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage does not go with compaction")
     command = ["--snapshot", *paths, "--output", output, "--now-ms", str(replaying.now_ms)]

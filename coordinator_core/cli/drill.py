@@ -7,8 +7,10 @@ import click
 from coordinator_core.cli.lazy import LazyGroup, Place
 
 _COMMANDS = {
-    "predict": Place("drill_predict", "Say what losing brokers, or a rolling restart, does to every group."),
-    "compare": Place("drill_compare", "Compare a prediction with what was observed."),
+    "predict": Place(
+        "drill_predict", "Predict the effects of losing brokers, or of a rolling restart, on every group."
+    ),
+    "compare": Place("drill_compare", "Compare a prediction with an observed drill."),
     "observe": Place("drill_observe", "Do it on a real cluster, with probes and recovery."),
     "recover": Place("drill_observe", "Run the recover command of a drill that was cut off."),
 }

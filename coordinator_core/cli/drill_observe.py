@@ -39,11 +39,11 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
     required=True,
     metavar="FILE",
     type=ExistingFile(),
-    help="What drill predict --format json printed.",
+    help="Output of drill predict --format json.",
 )
-@click.option("--fault-command", metavar="CMD", help="What breaks the cluster; run by /bin/sh.")
+@click.option("--fault-command", metavar="CMD", help="Command that breaks the cluster; run by /bin/sh.")
 @click.option("--pid", "pids", multiple=True, type=Whole(min=1), metavar="PID", help="Or: SIGKILL to this process.")
-@click.option("--recover-command", required=True, metavar="CMD", help="What mends it; always run afterwards.")
+@click.option("--recover-command", required=True, metavar="CMD", help="Command that mends it; always run afterwards.")
 @click.option("--output", required=True, metavar="DIR", help="Where the journal goes.")
 @_seconds("--observe-seconds", 30.0, "How long to observe after the fault, at least.", least=0)
 @_seconds(

@@ -67,7 +67,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--scenario",
     required=True,
     metavar="FILE|TEXT",
-    help="What happens: a JSON file, or lose-brokers=1,2, lose-rack=a, rolling-restart, unclean-election=1.",
+    help="Scenario: a JSON file, or lose-brokers=1,2, lose-rack=a, rolling-restart, unclean-election=1.",
 )
 @click.option(
     "--broker",

@@ -37,7 +37,7 @@ def dump_command(paths: tuple[str, ...], output_format: Format, options: ReplayO
         for log in snapshot.partitions:
             pieces = dump_text(log, release=str(profile.release), on_damage=options.on_damage, damage=damage)
             for piece in pieces:
-                # Files and pipes get what Kafka's tool writes; a terminal obeys what it is shown.
+                # Files and pipes get what Kafka's tool writes; a terminal obeys control characters.
                 write(visible_lines(bytes(piece).decode("utf-8", "replace")).encode() if to_terminal else piece)
     damage += (entry for entry in snapshot.damage if is_unknown(entry))
     warn_about_damage(damage, options.on_damage)

@@ -35,8 +35,8 @@ from coordinator_core.topology import load_topology
 @click.command("investigate")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
-@click.option("--since", metavar="TIME", help="Only what happened from then on: 2026-05-12T02:00, or epoch ms.")
-@click.option("--symptom", metavar="TEXT", help="Only what explains this: an error, or what is seen.")
+@click.option("--since", metavar="TIME", help="Only events from then on: 2026-05-12T02:00, or epoch ms.")
+@click.option("--symptom", metavar="TEXT", help="Only explanations of this: an error, or a symptom.")
 @topics_option
 @click.option("--topology", "topology_file", metavar="FILE", help="topology.json. [default: beside the log]")
 @offsets_retention_option
@@ -59,8 +59,8 @@ def investigate_command(
     output: str | None,
     options: ReplayOptions,
 ) -> int:
-    """What happened to GROUP, or in the whole cluster, worst first: verdict, what led there, which records show it,
-    what it is not, what to do now, and what to save before it goes.
+    """Explain the troubles of GROUP, or of the whole cluster, worst first: verdict, what led there, which records show
+    it, what it is not, what to do now, and what to save before it goes.
 
     Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
     kafka-consumer-groups --from-file; HTML is one page with pictures, which needs nothing but itself.

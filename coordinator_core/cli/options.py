@@ -61,7 +61,7 @@ class ReplayOptions:
 
 
 class Whole(click.IntRange):
-    """A whole number far from the ends of an int64: what is added to it stays one."""
+    """A whole number far from the ends of an int64: a sum with it stays one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         number: int = super().convert(value, param, ctx)
@@ -189,7 +189,7 @@ _SNAPSHOT_OPTIONS = together(
 def snapshot_options(command: F) -> F:
     """Options of every command that replays a snapshot, passed on as ``options``, a :class:`ReplayOptions`.
 
-    Those of :func:`engine_options` are among its values where they stand below.
+    The options of :func:`engine_options` are among its values where they stand below.
     """
 
     @wraps(command)

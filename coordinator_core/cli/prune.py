@@ -17,7 +17,7 @@ from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
     "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these (repeatable). Default: all kinds."
 )
 @click.option("--keep", "newest", type=Whole(min=1), metavar="N", help="The newest N of each kind stay.")
-@click.option("--keep-days", "days", type=Finite(min=1), metavar="D", help="What is younger stays.")
+@click.option("--keep-days", "days", type=Finite(min=1), metavar="D", help="Younger ones stay.")
 @click.option("--apply", is_flag=True, help="Delete. Without it nothing is changed.")
 @click.option("--now-ms", type=Whole(min=0), metavar="MS", help="The time to judge by. Default: the clock.")
 @format_option(Format.TEXT, Format.JSON)

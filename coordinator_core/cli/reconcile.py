@@ -98,7 +98,7 @@ class Given:
 
 
 def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **options: Any) -> Given:
-    """The values of :func:`reconcile_options`; what is not named and lies beside the run is taken, too."""
+    """The values of :func:`reconcile_options`; files beside the run that are not named are taken, too."""
     given = Given(**options)
     found, before = found_beside([run]), previous_run(open_run(run))
     log = () if no_log else given.log or found.log
@@ -116,7 +116,7 @@ def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **
 
 
 def reconciled(run: str, given: Given) -> tuple[Facts, Reconciliation]:
-    """The run with what is given, and what the rules say of it."""
+    """The run with the inputs given, and the findings about it."""
     inputs = Inputs.read(
         run,
         topics=given.topics_file,

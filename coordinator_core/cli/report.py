@@ -40,7 +40,7 @@ from coordinator_core.runs.read import is_one_run
 @click.option(
     "--textfile", metavar="DIR", help="Replace regroup_<cluster>.prom in this directory (textfile collector)."
 )
-@click.option("--openlineage", metavar="FILE", help="Write what a RUN was made of as OpenLineage events, JSON lines.")
+@click.option("--openlineage", metavar="FILE", help="Write the inputs of a RUN as OpenLineage events, JSON lines.")
 @click.option("--pushgateway", metavar="URL", help="Replace the metrics of the cluster at this Prometheus Pushgateway.")
 @click.option(
     "--load-bytes-per-second",
@@ -80,7 +80,7 @@ def report_command(
     if pushgateway is not None:
         check_gateway(pushgateway)
     if openlineage is not None and not is_one_run(paths):
-        raise UsageError("--openlineage tells what a published run was made of; this is a snapshot")
+        raise UsageError("--openlineage tells the inputs of a published run; this is a snapshot")
     with as_run(paths, options) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)

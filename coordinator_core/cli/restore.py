@@ -7,7 +7,7 @@ import click
 from coordinator_core.cli.lazy import LazyGroup, Place
 
 _COMMANDS = {
-    "plan": Place("restore_plan", "Say which offsets would be written where, and what follows; write nothing."),
+    "plan": Place("restore_plan", "Plan the offsets to write, and the consequences; write nothing."),
     "apply": Place("restore_apply", "Carry out a plan, or go on with it."),
     "verify": Place("restore_apply", "Prove from the log that exactly the plan was written."),
     "rollback": Place("restore_apply", "Plan the way back of an apply."),

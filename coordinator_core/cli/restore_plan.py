@@ -78,7 +78,7 @@ _source_options = together(
         metavar="P:OFFSET",
         help="As offsets partition P was before this record (repeatable).",
     ),
-    click.option("--before-incident", is_flag=True, help="As it was before what regroup investigate finds worst."),
+    click.option("--before-incident", is_flag=True, help="As it was before the worst finding of regroup investigate."),
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
     click.option("--all-groups", is_flag=True, help="All groups of the source, or of the target."),
     click.option("--topic", "topics", multiple=True, metavar="T[:P,…]", help="Only these partitions (repeatable)."),
@@ -92,7 +92,7 @@ _scenario_options = together(
     click.option("--to-datetime", metavar="TIME", help="To the first record at or after this time."),
     click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last hours or days."),
     click.option("--shift-by", type=int, metavar="N", help="By so many offsets, forward or back."),
-    click.option("--to-current", is_flag=True, help="To what is committed; to the end where nothing is."),
+    click.option("--to-current", is_flag=True, help="To the committed offset; to the end where there is none."),
     click.option("--to-earliest", is_flag=True, help="To the log start."),
     click.option("--to-latest", is_flag=True, help="To the log end."),
 )
@@ -116,25 +116,25 @@ _choice_options = together(
         type=click.Choice(["fail", "trim"]),
         default="fail",
         show_default=True,
-        help="What becomes of an offset that the topic's log does not have: blocked, or trimmed to its start or end.",
+        help="Offsets that the topic's log does not have: blocked, or trimmed to its start or end.",
     ),
     click.option(
         "--metadata",
         type=click.Choice(["keep", "drop"]),
         default="keep",
         show_default=True,
-        help="What becomes of metadata longer than the brokers take: blocked, or written without.",
+        help="Metadata longer than the brokers take: blocked, or left out.",
     ),
     click.option(
         "--other-topics", is_flag=True, help="The offsets are meant for topics of the same names, made again."
     ),
-    click.option("--delete-others", is_flag=True, help="Delete what the source has not committed."),
+    click.option("--delete-others", is_flag=True, help="Delete offsets that the source lacks."),
     click.option(
         "--new-groups",
         type=click.Choice(["classic", "share"]),
         default="classic",
         show_default=True,
-        help="What an absent group becomes: one that only stores offsets until members join, or a share group.",
+        help="Type of an absent group: one that only stores offsets until members join, or a share group.",
     ),
 )
 
@@ -244,7 +244,7 @@ def show_plan(plan: Plan, output_format: Format) -> None:
     if output_format is Format.JSON:
         write_json(plan_document(plan))
         return
-    # Programs get the names as they are; a terminal obeys what it is shown.
+    # Programs get the names as they are; a terminal obeys control characters.
     shown = visible if output_format is Format.CSV and sys.stdout.isatty() else str
     for line in plan_forms(plan)[output_format]():
         write_line(shown(line))
@@ -439,7 +439,7 @@ def _live(
 
 def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOptions) -> Target:
     """A run or a snapshot in the place of a cluster."""
-    # Texts of its own: what may stand is limited for each state.
+    # Texts of its own: the texts that a state may hold are limited.
     texts = LongTexts()
     replaying = replace(options, profile=None) if is_run(paths[0]) else options
     source = load_source(paths, replaying, whole_metadata=False, long_texts=texts)

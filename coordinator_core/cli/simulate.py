@@ -21,8 +21,10 @@ from coordinator_core.untrusted import visible
     metavar="TRACE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
-@click.option("--check", is_flag=True, help="Compare with what the trace says the broker did.")
-@click.option("--write-given", is_flag=True, help="Write what a TRACE gives the model into its first line, once.")
+@click.option("--check", is_flag=True, help="Compare with the broker's replies and records in the trace.")
+@click.option(
+    "--write-given", is_flag=True, help="Write the inputs that a TRACE gives the model into its first line, once."
+)
 @click.option(
     "--time-tolerance-ms",
     type=Whole(min=0),

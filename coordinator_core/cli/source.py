@@ -27,7 +27,7 @@ from coordinator_core.runs.read import Run, is_one_run, open_run
 
 @dataclass(frozen=True, slots=True)
 class ReplayedSource:
-    """State, and what has to be said of it."""
+    """State, and the notes about it."""
 
     states: Sequence[PartitionState]
     profile: Profile
@@ -135,7 +135,7 @@ def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapsho
 
 
 def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
-    """Say what was wrong with the input that was read all the same."""
+    """Report the damage of the input that was read all the same."""
     unknown = [entry for entry in damage if is_unknown(entry)]
     for entry in (one for one in damage if one not in unknown):
         note(f"regroup: warning: {entry}")

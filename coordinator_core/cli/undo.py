@@ -1,4 +1,4 @@
-"""Command lines that undo what a log shows: for ``regroup investigate`` and ``regroup capture``."""
+"""Command lines that undo changes that a log shows: for ``regroup investigate`` and ``regroup capture``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def undo_commands(
         since_ms = now_ms - _RECENT_MS
         found = investigate(snapshot, case, groups=None, since_ms=since_ms, on_damage=OnDamage.SALVAGE, damage=[])
     except RegroupError:
-        # The capture is whole, whatever is in it; its readers are told of errors.
+        # The capture is whole, even with changes in it; its readers are told of errors.
         return []
     undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
     commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)

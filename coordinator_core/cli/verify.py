@@ -34,7 +34,7 @@ def verify_command(
 
     With --public-key also a directory that reconcile or report has signed.
 
-    Takes the options of every command; none of them changes what is checked.
+    Takes the options of every command; none of them changes the checks.
     """
     report: VerifyReport | RunReport
     if is_one_run(paths):

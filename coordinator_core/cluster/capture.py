@@ -65,12 +65,13 @@ def capture(
 ) -> dict[str, Any]:
     """Capture the offsets topic into ``output``, or bring the capture there up to now; returns its manifest.
 
-    With a URI the capture there is copied to a local temporary directory, brought up to now, and what has changed
-    is uploaded, its manifest last.
+    With a URI the capture there is copied to a local temporary directory, brought up to now, and changed files are
+    uploaded, its manifest last.
 
-    What an earlier capture holds is kept when the cluster still has it: leader epochs, log start and sampled
-    batches are compared. ``ClusterError`` when the cluster does not go on; the directory then stays marked as
-    incomplete, and the next capture goes on from there.
+    Segments of an earlier capture are kept when the cluster still has them: leader epochs, log start and sampled
+    batches are compared. ``UsageError`` for a directory of another cluster or a replica that the cluster lacks;
+    ``ClusterError`` when the cluster does not go on: the directory then stays marked as incomplete, and the next
+    capture goes on from there.
     """
     began = _now_ms()
     with CaptureDirectory.opened(output) as directory:
@@ -167,7 +168,7 @@ def _open(
     previous: Mapping[str, Any] | None,
     options: CaptureOptions,
 ) -> list[Fetching]:
-    """Every partition with what an earlier capture left of it, as far as the cluster still has that."""
+    """Every partition with the files of an earlier capture, as far as the cluster still has their batches."""
     _check_topic(previous, info, directory.place)
     states = []
     for each in info.partitions:
@@ -195,7 +196,7 @@ def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, place: str
 
 
 def _distrust(previous: Mapping[str, Any] | None, topic: str, state: Fetching) -> None:
-    """Let go of segments from the first one on that is not what the manifest of the earlier capture says."""
+    """Let go of segments from the first one on that differs from the manifest of the earlier capture."""
     for partition in _partitions_of(previous, topic):
         for segment in partition["segments"] if partition["partition"] == state.partition else []:
             base = segment["base_offset"]
@@ -211,7 +212,7 @@ def _partitions_of(manifest: Mapping[str, Any] | None, topic: str) -> list[Mappi
 
 
 def _adopt(client: Client, topic: str, state: Fetching) -> None:
-    """Keep what the leader's log still has of what is held."""
+    """Keep the held batches that the leader's log still has."""
     held = state.files.next_offset or 0
     shared = client.until_settled(lambda: shared_end(client, topic, state), f"epochs of {topic}-{state.partition}")
     if shared < held:

@@ -30,8 +30,8 @@ def check_groups(
 ) -> tuple[Json, Json]:
     """Answers of the coordinators, and how the replay of the captured partitions differs from them.
 
-    The log is read on into ``scratch`` up to an end that is asked for after the answers, so that what was
-    committed meanwhile is known. ``profile`` is inferred from the records when it is ``None``.
+    The log is read on into ``scratch`` up to an end that is asked for after the answers, so that commits made meanwhile
+    are known. ``profile`` is inferred from the records when it is ``None``.
     """
     logs = {state.partition: captured_log(state.partition, state.start_offset, [state.files]) for state in states}
     rules = profile or infer_profile(list(logs.values()))

@@ -75,7 +75,7 @@ class Client:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        # Log lines of kafka-python repeat what we raise; at its debug level it logs credentials.
+        # Log lines of kafka-python repeat the errors raised here; at its debug level it logs credentials.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.settings = settings
         self.patience_seconds = settings.api_timeout_seconds
@@ -183,7 +183,7 @@ class Client:
     def until_settled(self, attempt: Callable[[], T | None], what: str, why: Callable[[], str] | None = None) -> T:
         """The first result of ``attempt`` that is not ``None``.
 
-        ``ClusterError`` when patience is over; ``why`` says what the last attempt met.
+        ``ClusterError`` when patience is over; ``why`` is the error of the last attempt.
         """
         deadline = time.monotonic() + self.patience_seconds
         backoff = BACKOFF_SECONDS[0]
@@ -223,7 +223,7 @@ class Client:
     def topic(self, name: str) -> TopicInfo:
         """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader.
 
-        ``ClusterError`` when the answer is about something else: what is asked for is what is written down.
+        ``ClusterError`` when the answer is about something else: the settings asked for are the ones written down.
         """
 
         def attempt() -> TopicInfo | None:
@@ -415,7 +415,10 @@ def topic_id_text(value: uuid.UUID | None) -> str | None:
 
 
 def usable(code: int, topic: str, partition: int, operation: str) -> bool:
-    """Whether an answer for a partition counts; ``False`` when it may with another broker or later."""
+    """Whether an answer for a partition counts; ``False`` when it may with another broker or later.
+
+    Raises ``MissingAclError`` for a lack of rights, ``ClusterError`` for any other error that stays.
+    """
     if code == 0:
         return True
     if code == TOPIC_AUTHORIZATION_FAILED:

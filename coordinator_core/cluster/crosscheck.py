@@ -1,4 +1,4 @@
-"""The replayed state against what the coordinators answered, difference by difference, each with its reason.
+"""The replayed state against the coordinators' answers, difference by difference, each with its reason.
 
 The log is pinned before the coordinators are asked, and read on to a second end after they answered. An answer
 is explained by the state at the first end, or by a commit between the two.
@@ -91,7 +91,7 @@ def cross_check(
 
 
 def differing_offset_keys(pinned: Sequence[PartitionState], answered: Json) -> set[OffsetKey]:
-    """Offset keys whose answer is not what the pinned log says."""
+    """Offset keys whose answer differs from the pinned log."""
     held = {offset_key: offset.committed_offset for offset_key, offset in _offsets(pinned)}
     said, _ = answered_offset_keys(answered)
     return {offset_key for offset_key in held.keys() | said.keys() if held.get(offset_key) != said.get(offset_key)}

@@ -30,7 +30,7 @@ class InterruptedDrillError(DrillError):
 class Ended:
     """End of a command. ``exit_code`` is ``None`` when it took too long and was killed.
 
-    ``output`` is the end of what it printed.
+    ``output`` is the end of its output.
     """
 
     exit_code: int | None
@@ -60,7 +60,7 @@ def run_command(command: str, seconds: float) -> Ended:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    # Its output is read by a thread: what it leaves running in the background may keep the pipe open.
+    # Its output is read by a thread: processes that it leaves in the background may keep the pipe open.
     parts: list[bytes] = []
     assert process.stdout is not None
     stream = process.stdout

@@ -115,7 +115,7 @@ class Known:
                 self._doubts[offset_key] = _Doubt(found, coordinator, time.monotonic())
             elif heard:
                 self._say("backwards", offset_key, found, coordinator)
-                # Said once; later answers are compared with what was found.
+                # Said once; later answers are compared with these.
                 del self.offsets[offset_key]
         self.offsets |= {
             offset_key: offset
@@ -169,7 +169,7 @@ class Canaries:
         )
 
     def check_rights(self) -> None:
-        """``MissingAclError`` when a canary was told that it may not do what it does."""
+        """``MissingAclError`` when a canary lacks an ACL."""
         for state in self._states:
             if state.refused is not None:
                 raise MissingAclError("Read", state.refused, "a canary")
@@ -319,7 +319,7 @@ class _State:
         if not found.error_code and broker is not None:
             answered = {(OFFSETS_TOPIC, partition): found.committed_offset}
             if found.committed_offset in self._given_up:
-                # Nothing is lost: what was acknowledged has been overtaken.
+                # Nothing is lost: the acknowledged commit has been overtaken.
                 self._known.offsets |= answered
             self._known.compare(broker, answered, heard=self._heard == broker)
             if not self._known.in_doubt:

@@ -31,7 +31,8 @@ REBALANCING = REBALANCE_STATES | {GroupState.ASSIGNING, GroupState.RECONCILING}
 def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> dict[str, int]:
     """Coordinator of each group as FindCoordinator answers, -1 while there is none.
 
-    Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition.
+    Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition. Raises
+    ``ClusterError`` for an answer with any other error.
     """
     wanted = sorted(group_ids)
     if client.max_version(FindCoordinatorRequest(max_version=_BATCHED_VERSION)) < _BATCHED_VERSION:
@@ -80,7 +81,7 @@ def note_states(
         served = described(client, info, groups)
         starts = start_offsets(client, info, groups)
     except ClusterError as error:
-        # A drill goes on: what is not told is not compared.
+        # A drill goes on: states that are not reported are not compared.
         note("trouble", text=f"share and streams groups: {error}")
     for group in groups:
         place = places[group["group_id"]]

@@ -124,6 +124,6 @@ def _generation(partition: int, offset: int, key: bytes | None, value: bytes | N
         kind, id_field, field = _GROUP_METADATA[decoded.name]
         data = None if value is None else decode_value(decoded.type, value).data
     except RecordDecodeError:
-        # Verify says what it is; it is no generation that a group reached.
+        # Verify names the damage; it is no generation that a group reached.
         return None
     return Generation(partition, offset, decoded.data[id_field], kind, None if data is None else data[field])

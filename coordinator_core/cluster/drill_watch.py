@@ -30,7 +30,7 @@ _Term = tuple[int, int, int]
 
 
 class Watch:
-    """Looks every ``interval_seconds`` from :meth:`start` to :meth:`stop`; begins with what was ``before``.
+    """Looks every ``interval_seconds`` from :meth:`start` to :meth:`stop`; begins with the state ``before``.
 
     Notes ``leader`` when a partition has another leader, leader epoch or ISR, ``backwards`` when a committed
     offset is lower than it was (``after`` is ``None``: gone), ``behind`` when only answers were for a while.

@@ -16,7 +16,7 @@ class LoginError(UsageError):
 
 
 class MissingAclError(UsageError):
-    """The principal may not do what a capture needs: ``operation`` on ``resource`` (``Topic:name``)."""
+    """The principal lacks rights that a capture needs: ``operation`` on ``resource`` (``Topic:name``)."""
 
     def __init__(self, operation: str, resource: str, purpose: str) -> None:
         super().__init__(f"not authorized: {purpose} needs the ACL {operation} on {resource}")

@@ -68,7 +68,7 @@ class Fetching:
     vanished: list[Vanished] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept_removed: int | None = None
-    """``files.removed`` of what an earlier capture left, while that is kept."""
+    """``files.removed`` of the files of an earlier capture, while they are kept."""
     damaged_tries: int = 0
     trouble: str = ""
 
@@ -258,7 +258,7 @@ class Fetcher:
             state.position = reached
             self._latest_progress = time.monotonic()
         if state.kept_removed is not None and state.files.removed > state.kept_removed:
-            self.start_over(state, "the log cleaner has removed records behind what the earlier capture holds")
+            self.start_over(state, "the log cleaner has removed records behind the end of the earlier capture")
 
     def _damaged(self, state: Fetching, broker: int, position: int, offset: int, detail: str) -> DamagedInputError:
         where = f"broker {broker}, {self._topic}-{state.partition}"
@@ -267,7 +267,7 @@ class Fetcher:
 
     @staticmethod
     def start_over(state: Fetching, why: str) -> None:
-        """Fetch a partition from its log start again instead of adding to what an earlier capture left."""
+        """Fetch a partition from its log start again instead of adding to an earlier capture."""
         state.files.clear()
         state.notes.append(f"fetched again from the log start: {why}")
         state.kept_bytes = 0
@@ -314,7 +314,7 @@ class Fetcher:
                     state.leader = -1
 
     def _check_history(self, state: Fetching) -> None:
-        """Cut what the leader's log does not have (unclean election), and lower the pinned end to its end."""
+        """Cut batches that the leader's log does not have (unclean election), and lower the pinned end to its end."""
         latest = self._offset(state, LATEST)
         shared = shared_end(self._client, self._topic, state)
         if latest is None or shared is None:
@@ -347,7 +347,7 @@ def shared_end(client: Client, topic: str, state: Fetching) -> int | None:
             return None
         theirs, their_end = answer
         if theirs < 0:
-            # All epochs that the leader still knows are newer: what we hold is from before its log start.
+            # All epochs that the leader still knows are newer: the batches held are from before its log start.
             return end
         end = min(end, their_end)
         while epochs and epochs[-1][0] > theirs:

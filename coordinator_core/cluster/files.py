@@ -1,4 +1,4 @@
-"""The segment files of one captured partition, as a broker lays them out, and what is known of them."""
+"""The segment files of one captured partition, as a broker lays them out, and their properties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCAN_BYTES = 16 << 20
 
 @dataclass
 class Segment:
-    """A segment file: base offset, bytes, the offset behind its last batch, and what it is known by."""
+    """A segment file: base offset, bytes, the offset behind its last batch, and its fingerprint."""
 
     base_offset: int
     size: int
@@ -50,8 +50,8 @@ class Sample:
 class PartitionFiles:
     """Appends batches to the segments of a partition directory, and cuts them.
 
-    What an earlier capture left is read again, every CRC checked, up to the first byte that is not a whole
-    batch: from there on the files are cut, whatever ended that capture.
+    The files of an earlier capture are read again, every CRC checked, up to the first byte that is not a whole batch:
+    from there on the files are cut, however that capture ended.
     """
 
     def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -93,7 +93,7 @@ class PartitionFiles:
             return os.pread(file.fileno(), sample.size, sample.position)
 
     def append(self, chunk: Chunk, position: int) -> None:
-        """Write a chunk that continues what is held; ``position`` is the offset at which it was asked for."""
+        """Write a chunk that continues the files; ``position`` is the offset at which it was asked for."""
         while len(chunk):
             if self._file is None or self.segments[-1].size >= self._segment_bytes:
                 # The header of a compressed message of format 0 or 1 lacks its first offset.
@@ -109,7 +109,7 @@ class PartitionFiles:
             position = part.next_offset
 
     def check(self, base_offset: int, size: int, fingerprint: str) -> bool:
-        """Whether the first ``size`` bytes of a segment still are what they were; a missing one is not."""
+        """Whether the first ``size`` bytes of a segment are unchanged; a missing one is not."""
         for segment in self.segments:
             if segment.base_offset == base_offset and segment.size >= size:
                 found = self._fingerprint(segment, size)

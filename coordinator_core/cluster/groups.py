@@ -109,7 +109,7 @@ def ask_coordinators(
     """Send groups to the brokers that lead their offsets partitions, again when those move or load.
 
     ``ask(broker, its groups)`` returns the groups to be asked for again, with the error code of each. Returns the
-    offsets topic as it was last. ``ClusterError`` names a group without an answer, and what its coordinator says.
+    offsets topic as it was last. ``ClusterError`` names a group without an answer, and the error of its coordinator.
     """
     left = list(group_ids)
     unanswered = ""
@@ -273,4 +273,4 @@ def _topics(kind: Any, offset_keys: Iterable[tuple[str, int]]) -> list[Any]:
 
 
 def _missing_group(group_id: str) -> MissingAclError:
-    return MissingAclError("Describe", f"Group:{group_id}", "comparing groups with what the cluster says")
+    return MissingAclError("Describe", f"Group:{group_id}", "comparing groups with those of the cluster")

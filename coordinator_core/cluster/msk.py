@@ -31,7 +31,10 @@ def region_of(servers: Sequence[str]) -> str | None:
 
 
 def token_provider(servers: Sequence[str], options: Mapping[str, str]) -> TokenProvider:
-    """The provider for these brokers; ``options`` are those of the JAAS line (``awsProfileName``, ``awsRoleArn``)."""
+    """The provider for these brokers; ``options`` are those of the JAAS line (``awsProfileName``, ``awsRoleArn``).
+
+    Raises ``UsageError`` where no region is known, and without the extra ``msk``.
+    """
     region = region_of(servers) or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is None:
         raise UsageError("MSK IAM: no broker's name tells the AWS region; set AWS_REGION")

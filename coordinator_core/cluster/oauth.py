@@ -43,7 +43,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def token_provider(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenProvider:
-    """The provider that the properties and the options of ``OAuthBearerLoginModule`` ask for."""
+    """The provider for properties and options of ``OAuthBearerLoginModule``; ``UsageError`` names a wrong one."""
     endpoint = properties.get(ENDPOINT)
     if endpoint is not None:
         scheme = urllib.parse.urlsplit(endpoint).scheme

@@ -70,7 +70,7 @@ class Refusal(NamedTuple):
 
 
 class _TryAgainError(Exception):
-    """The coordinator moves, loads, or does not answer. ``code`` is what it says."""
+    """The coordinator moves, loads, or does not answer. ``code`` is its error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class GroupResult:
 def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[Refusal]:
     """Why the plan cannot be applied to the cluster now; everything it rests on is read again.
 
-    ``events`` are those of an apply that was cut off: what it has begun may be written already.
+    ``events`` are those of an apply that was cut off: records of the request may be written already.
     """
     if plan.cluster_id != client.cluster_id:
         return [Refusal(f"the plan is for cluster {plan.cluster_id}, this is {client.cluster_id}")]
@@ -143,7 +143,7 @@ def _name(row: Row) -> str:
 def apply_plan(
     client: Client, plan_path: str | Path, directory: str | Path, options: ApplyOptions
 ) -> tuple[str, list[GroupResult]]:
-    """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``. Its digest, and what became
+    """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``. Its digest, and the outcome
     of its groups.
 
     ``UsageError`` when it is refused: nothing was written then that was not written before. Per-partition errors are
@@ -184,7 +184,10 @@ def apply_plan(
 
 
 def begun_apply(directory: str | Path, digest: str) -> list[Event]:
-    """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``."""
+    """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``.
+
+    Raises ``UsageError`` where ``directory`` has the apply of another plan.
+    """
     path = storage.join(str(directory), JOURNAL)
     # Without a whole line it was cut off before anything was done.
     events = read_journal(path, FIRST_EVENT, RESTORED) if storage.exists(path) and b"\n" in journal_bytes(path) else []
@@ -312,7 +315,7 @@ class _Writer:
         return GroupResult(group_id, written, tuple(errors))
 
     def _left(self, broker: int, group: GroupPlan) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:
-        """The rows that do not hold yet what they shall, with what they hold; and what cannot be told."""
+        """Rows whose offset keys do not hold their new value yet, with their present one; and what cannot be told."""
         if group.type == GroupType.SHARE:
             return self._left_of_share_group(broker, group)
         rows = list(group.writes())
@@ -438,7 +441,7 @@ class _Writer:
 
 
 def _not_so_yet(rows: Iterable[Row], held: Mapping[tuple[str, int], Value]) -> list[tuple[Row, Value | None]]:
-    """The rows that do not hold what they shall, with what they hold."""
+    """Rows whose offset keys do not hold their new value, with their present one."""
     now = [(row, held.get((row.topic, row.partition))) for row in rows]
     return [(row, value) for row, value in now if value != value_of(row.after)]
 

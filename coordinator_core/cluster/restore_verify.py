@@ -40,9 +40,10 @@ def read_apply(directory: str) -> tuple[Plan, list[Event]]:
 
 
 def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
-    """Capture again, behind what the apply captured before its first write, and compare with the plan.
+    """Capture again, behind the capture that the apply made before its first write, and compare with the plan.
 
-    The capture of the apply is brought up to now where it is local; in object storage it stays as it is.
+    The capture of the apply is brought up to now where it is local; in object storage it stays as it is. Raises
+    ``UsageError`` where nothing was applied, or another cluster is asked.
     """
     plan, events = read_apply(directory)
     _check_cluster(client, plan)

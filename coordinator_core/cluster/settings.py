@@ -50,7 +50,10 @@ class ClientSettings:
 
 
 def read_settings(bootstrap_server: str, command_config: str | Path | None = None) -> ClientSettings:
-    """Settings from ``--bootstrap-server`` (``host:port,…``) and the file of ``--command-config``."""
+    """Settings from ``--bootstrap-server`` (``host:port,…``) and the file of ``--command-config``.
+
+    Raises ``UsageError`` for a file that cannot be read, and as :func:`client_settings` does.
+    """
     if command_config is None:
         return client_settings(bootstrap_server, {})
     try:

@@ -58,7 +58,7 @@ def has_start_offsets(client: Client) -> bool:
 def note_start_offsets(client: Client, info: TopicInfo, groups: Mapping[str, TargetGroup]) -> None:
     """Give the share groups among ``groups`` their start offsets, where the brokers tell them.
 
-    ``MissingAclError`` names the group or topic.
+    ``MissingAclError`` names the group or topic, ``ClusterError`` any other error of a group.
     """
     shares = [group_id for group_id, group in groups.items() if group.type == GroupType.SHARE]
     if not shares or not has_start_offsets(client):

@@ -36,7 +36,7 @@ class CaptureBusyError(UsageError):
 
 
 class CaptureDirectory:
-    """A capture's local directory, ours alone while it is open; ``place`` is what users call it."""
+    """A capture's local directory, ours alone while it is open; ``place`` is the path that users gave."""
 
     def __init__(self, path: Path, place: str | None = None) -> None:
         self.path = path

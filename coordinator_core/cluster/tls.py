@@ -44,8 +44,8 @@ _PROTOCOLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1
 def ssl_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """The context for ``security.protocol`` SSL and SASL_SSL.
 
-    ``UsageError`` names the property, and never what a store holds. Without a truststore, the authorities
-    that this machine trusts are trusted. The broker's name is checked, as Kafka's clients do, unless
+    ``UsageError`` names the property, and never the content of a store. Without a truststore, the authorities that this
+    machine trusts are trusted. The broker's name is checked, as Kafka's clients do, unless
     ``ssl.endpoint.identification.algorithm`` is empty.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

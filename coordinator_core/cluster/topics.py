@@ -56,7 +56,7 @@ _BROKER_SECONDS = 5.0
 def topics_document(client: Client, brokers: Sequence[BrokerInfo]) -> dict[str, Any]:
     """Every topic that the principal may describe, with its partitions' offsets and leader epochs.
 
-    ``notes`` says what the cluster did not tell, and why.
+    ``notes`` lists settings that the cluster did not tell, and why.
     """
     at = time.time_ns() // 1_000_000
     notes: list[str] = []

@@ -27,6 +27,8 @@ TEXT = {
 
 
 class CoordinatorType(IntEnum):
+    """``CoordinatorType`` of FindCoordinator: the kind of key that is looked up."""
+
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
@@ -93,6 +95,7 @@ class FindCoordinator:
         return bool(group_id) and partition.isdecimal() and self.topic_ids(topic_id)
 
 
+_REQUEST_MS = 1
 RETRIABLE = frozenset({Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE})
 """Answers that make a client look the coordinator up again."""
 
@@ -113,7 +116,6 @@ def look_up(
     timeout_ms: int,
     *,
     retry_backoff_ms: int = 100,
-    request_ms: int = 1,
 ) -> Lookup:
     """``AbstractCoordinator.ensureCoordinatorReady``: ask the least loaded node until it knows or time is up.
 
@@ -125,7 +127,7 @@ def look_up(
     while True:
         requests += 1
         error, node = ask(least_loaded, now_ms)
-        now_ms += request_ms
+        now_ms += _REQUEST_MS
         if error is Errors.NONE:
             return Lookup(node, now_ms, requests)
         if now_ms + retry_backoff_ms - start_ms >= timeout_ms or error not in RETRIABLE:

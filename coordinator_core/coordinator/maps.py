@@ -241,9 +241,9 @@ def scala_map_order(keys: Iterable[K]) -> list[K]:
     return distinct if len(distinct) <= 4 else scala_trie_order(distinct)
 
 
-def scala_trie_order(keys: Iterable[K], hashed: Callable[[K], int] = hash_code) -> list[K]:
+def scala_trie_order(keys: Iterable[K]) -> list[K]:
     """Order of ``immutable.HashMap`` of Scala 2.13 (CHAMP): a node's own entries, then its children."""
-    return _trie([(_improve(hashed(key)), key) for key in dict.fromkeys(keys)], 0)
+    return _trie([(_improve(hash_code(key)), key) for key in dict.fromkeys(keys)], 0)
 
 
 def _improve(code: int) -> int:

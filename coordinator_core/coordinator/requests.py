@@ -211,7 +211,7 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """``FindCoordinatorRequest``; ``key_type`` is a ``CoordinatorType``, or what no release knows."""
+    """``FindCoordinatorRequest``; ``key_type`` is a ``CoordinatorType``, or a number that no release knows."""
 
     coordinator_keys: tuple[str, ...]
     key_type: Int32 = 0

@@ -56,7 +56,7 @@ class BrokerSettings:
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerSettings:
         """Settings from a broker's properties; those that no coordinator reads are passed over.
 
-        Raises ``ValueError`` naming the setting whose value is not what Kafka takes.
+        Raises ``ValueError`` naming the setting whose value Kafka does not take.
         """
         values: dict[str, int | str] = {}
         for name, default in cls().as_dict().items():

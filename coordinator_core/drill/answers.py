@@ -71,7 +71,7 @@ Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 class Failover:
     """A group's failover from one simulated broker to another.
 
-    ``before`` is what the members know, ``after`` what the new coordinator loads.
+    ``before`` is the group that the members know, ``after`` the one that the new coordinator loads.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Failover:
         """Error names by API, of the coordinator that a client finds in this phase.
 
         The phases must be asked in their order. ``orderly``: the old coordinator resigns, and answers so;
-        else it is gone, and what is asked of it is not answered. ``led``: somebody will lead.
+        else it is gone, and requests to it are not answered. ``led``: somebody will lead.
         """
         manager = self._broker.coordinator.manager
         if phase is PhaseName.NOT_AVAILABLE:

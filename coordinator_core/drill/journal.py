@@ -33,7 +33,7 @@ _READS = 16
 """Portions of a journal in object storage that are read at once."""
 
 Event = dict[str, Any]
-"""``at_ms`` (epoch milliseconds), ``event``, and what ``docs/drill.md`` lists for that kind of event."""
+"""``at_ms`` (epoch milliseconds), ``event``, and the fields that ``docs/drill.md`` lists for that kind of event."""
 
 
 class JournalBusyError(UsageError):
@@ -53,7 +53,7 @@ class JournalTakenError(JournalWriteError):
 class Journal:
     """Appends events to a local file that is ours alone while it is open. Safe in several threads.
 
-    ``JournalBusyError`` while another process writes to it; what ``not_written`` says when it cannot be opened.
+    ``JournalBusyError`` while another process writes to it; the error of ``not_written`` when it cannot be opened.
     """
 
     def __init__(self, path: str | Path, writer: str = "a drill") -> None:
@@ -109,7 +109,8 @@ class Journal:
 def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = _ANY) -> list[Event]:
     """The whole events of a journal, which begins with ``first_event``.
 
-    ``DamagedInputError`` names the byte where it is none, or where an event is not as ``shapes`` say.
+    ``DamagedInputError`` names the byte where it is none, or where an event is not as ``shapes`` say; ``UsageError``
+    for a journal of another version.
     """
     content = journal_bytes(path)
     events: list[Event] = []

@@ -117,8 +117,8 @@ def machine_calibration() -> Calibration:
 def load_band(calibration: Calibration, records: int, queue: Sequence[int]) -> Band:
     """Milliseconds of the load of a partition of so many records, as the broker reports it.
 
-    A broker loads one partition after the other, in whatever order it learned of them, and counts the
-    waiting: ``queue`` has the records of all partitions that it loads, this one among them.
+    A broker loads one partition after the other, in the order in which it learned of them, and counts the waiting:
+    ``queue`` has the records of all partitions that it loads, this one among them.
     """
     least = calibration.low_factor * records * calibration.us_per_record / 1000
     longest = len(queue) * calibration.base_ms + sum(queue) * calibration.us_per_record / 1000

@@ -66,7 +66,7 @@ class PartitionPrediction:
     where nothing moves. ``lost_records`` counts the records that the copy of ``leader_before`` has and that
     of ``leader_after`` lacks, ``lost_ms`` is how much younger the newest of them is than the newest left;
     ``None`` where the copies of both are not given and the election alone does not say that nothing is lost.
-    ``groups`` and ``offsets`` are what the old coordinator gives up, or loses: groups and committed offsets.
+    ``groups`` and ``offsets`` count those that the old coordinator gives up, or loses: groups and committed offsets.
     """
 
     step: int
@@ -146,10 +146,10 @@ class GroupPrediction:
     ``outage_ms`` is from the loss until a client's first request is served again. ``rebalances`` is ``None``
     where that is not known; ``reason`` says why in each case. ``regressed`` are
     offsets that go back, ``vanished`` those that are gone, ``undone`` those that go forward or come back,
-    because what is lost was a reset or a deletion. ``records_read_again`` is the sum over ``regressed``.
-    ``served`` is a share or streams group as the coordinator has it once it serves, before members join anew; ``None``
-    for other types, and where that is not known. ``start_offsets_stay``: whether no start offset of a share group goes
-    back or vanishes; ``None`` where that is not known. They are not in the offsets log, so their values are not here.
+    because the lost commit was a reset or a deletion. ``records_read_again`` is the sum over ``regressed``. ``served``
+    is a share or streams group as the coordinator has it once it serves, before members join anew; ``None`` for other
+    types, and where that is not known. ``start_offsets_stay``: whether no start offset of a share group goes back or
+    vanishes; ``None`` where that is not known. They are not in the offsets log, so their values are not here.
     """
 
     step: int
@@ -282,7 +282,7 @@ class Prediction:
 
     @classmethod
     def from_json(cls, value: Any) -> Prediction:
-        """Raises :class:`UsageError` naming the first field that is not what :meth:`to_json` writes."""
+        """Raises :class:`UsageError` naming the first field that :meth:`to_json` would not write."""
         try:
             found = from_json(cls, value)
         except ValueError as error:

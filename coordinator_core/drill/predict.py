@@ -388,7 +388,7 @@ class _Step:
 
 
 def _start_offsets_stay(before: Topology, after: Topology, *, unclean: bool) -> bool | None:
-    """Whether share coordinators lose nothing: a leader that was in sync, or eligible, has what was acknowledged."""
+    """Whether share coordinators lose nothing: a leader that was in sync, or eligible, has all acknowledged records."""
     if not unclean:
         return True
     if SHARE_STATE_TOPIC not in before.topics:

@@ -27,7 +27,7 @@ from coordinator_core.groups.model import (
 
 
 def seed(log: OffsetsLog, state: PartitionState, group_id: str) -> None:
-    """Append what ``state`` holds of a group, its open transactions last."""
+    """Append the records of a group in ``state``, its open transactions last."""
     partition = state.offsets_partition
     group = state.groups.get(group_id)
     if isinstance(group, ClassicGroup) and group.record_offset is not None:

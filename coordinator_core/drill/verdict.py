@@ -76,7 +76,7 @@ def judged(
     if lost and lost_ms > (objectives.rpo_ms or 0):
         missed.append(f"{lost} offsets go back or vanish: commits of the last {lost_ms} ms are lost")
     if found.lost_ms is None:
-        unknown.append("what a leader that is not in sync lacks is not known: its copy is not given")
+        unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
     unread = sum(row.moved and row.leader_after is not None and row.load_ms is None for row in partitions)
     if unread:
         unknown.append(f"the logs of {unread} partitions that move are not given: their groups are not known")

@@ -5,8 +5,8 @@ ever run. A fold is named by a digest of all that it depends on: the SHA-256 of 
 where the log starts in it, the code that made it. So entries are never wrong, only unused; those go first when
 the cache is full. The digests of a file are kept as well, under its path, size, inode and times: while these
 stay, the file is not read again. Without locks: entries appear whole, and what is read stays readable when
-another process removes it. Only this user may have written what is read: a directory or an entry that belongs
-to somebody else, or that others may write to, is left alone (``docs/decisions/fold-cache.md``).
+another process removes it. Only this user may have written its files: a directory or an entry that belongs to somebody
+else, or that others may write to, is left alone (``docs/decisions/fold-cache.md``).
 """
 
 from __future__ import annotations

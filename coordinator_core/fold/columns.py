@@ -54,7 +54,7 @@ def counted(
 
 
 def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Windows], arena: Bytes) -> SegmentFold:
-    """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
+    """The fold in ``tables`` of all ``segments``; ``counts`` is the result of :func:`counted` for the last one."""
     source = SegmentBytes(segments, arena)
     tables.end_group_block(0, 0, 0)
     found = replace(

@@ -1,7 +1,7 @@
 """The look at a log's records that ``--profile auto`` takes: compiled past commits like those before.
 
-``replay.inference`` alone knows what a record tells; the kernel only passes over those that tell
-nothing new, which nearly all are.
+``replay.inference`` alone knows the meaning of a record; the kernel only passes over those that tell nothing new, which
+nearly all are.
 """
 
 from __future__ import annotations

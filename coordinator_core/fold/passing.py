@@ -1,6 +1,6 @@
 """Reading only the batches that matter: those with records of some groups, or of some key types.
 
-The kernel passes the others, and sums up what their headers say.
+The kernel passes the others, and sums up their headers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Chosen:
         ids = () if isinstance(groups, Portion) else groups
         self.prefixes = frozenset(_prefix(one) for one in ids)
         self.replaced = frozenset(one for one in ids if _REPLACEMENT in one)
-        """Group ids that may stand for other bytes, too: what is no UTF-8 is read as U+FFFD."""
+        """Group ids that may stand for other bytes, too: bytes that are no UTF-8 are read as U+FFFD."""
 
     def __contains__(self, key: object) -> bool:
         """Whether records with these key bytes are wanted."""

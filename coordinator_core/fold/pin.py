@@ -22,7 +22,7 @@ PIN_VERSION = 3
 
 @dataclass(frozen=True)
 class Pin:
-    """A snapshot, and what a replay has found in it, by path of the segment: nothing before the first one.
+    """A snapshot, and the findings of a replay by path of the segment: nothing before the first one.
 
     ``fingerprints`` are those of the pinned bytes; ``next_offsets`` are behind the last record, for segments that
     have one.

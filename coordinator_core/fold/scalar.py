@@ -80,9 +80,9 @@ def _classify_control(record: Record, row: Any) -> None:
 
 
 def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes | None]:
-    """Fill in what the record is; returns its offset key or group, and its value, as the kernels spell them.
+    """Fill in the kind of the record; returns its offset key or group, and its value, as the kernels spell them.
 
-    The rules are those of ``replay.interpret``: what it takes for a commit is folded, all else is kept whole.
+    The rules are those of ``replay.interpret``: commits are folded, all other records are kept whole.
     """
     key = record.key
     if key is None or len(key) < _KEY_TYPE.size:

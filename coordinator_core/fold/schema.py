@@ -1,9 +1,9 @@
 """The fold of a segment: its whole effect on the state of its offsets partition, as columns.
 
-A fold is computed from an empty prior state by the rules of the sequential replay, and carries what is needed
-to splice it behind earlier folds (``merge.partition``). Sequence numbers count the records of the segment;
-they order the events inside one fold. Rows refer to groups and topics by position in
-:attr:`SegmentFold.groups` and :attr:`SegmentFold.topics`.
+A fold is computed from an empty prior state by the rules of the sequential replay, and carries the facts that splice it
+behind earlier folds (``merge.partition``). Sequence numbers count the records of the segment; they order the events
+inside one fold. Rows refer to groups and topics by position in :attr:`SegmentFold.groups` and
+:attr:`SegmentFold.topics`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from coordinator_core.log.batch import batch_records, parse_batch, records_secti
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, last_offset_of, not_loaded, read_partition, read_segment
+from coordinator_core.log.reader import OnDamage, last_offset_of, read_partition, read_segment, reads_past
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.process.allocator import give_back_freed_memory
@@ -67,8 +67,8 @@ def fold_segment(
     batches that it finds intact are not checked again; it is taken as far as the fold goes.
 
     ``start_offset`` is the log start offset: batches wholly below it are left out. ``end_offset`` and
-    ``check_crc`` are those of ``log.reader.read_segment``, whose verdict on damage this is: what is left out
-    is appended to ``damage``, and :class:`DamagedInputError` raised under ``FAIL``.
+    ``check_crc`` are those of ``log.reader.read_segment``, whose verdict on damage this is: damage that is read past is
+    appended to ``damage``, and :class:`DamagedInputError` raised under ``FAIL``.
     """
     found = [] if damage is None else damage
     windows = SegmentWindows(segment) if running is None else running.windows
@@ -162,7 +162,7 @@ def fold_partition(
 ) -> Iterator[SegmentFold]:
     """Folds of a partition's segments, one after the other, read as ``log.reader.read_records`` reads them.
 
-    Under ``RECOVER`` what is kept of a segment depends on those before it, so that its folds cannot be made
+    Under ``RECOVER`` the part of a segment that is kept depends on segments before it, so that its folds cannot be made
     independently; otherwise they are those of :func:`fold_segment`.
     """
     found = [] if damage is None else damage
@@ -258,7 +258,7 @@ class Folder:
 
     @property
     def next_offset(self) -> int:
-        """The least offset of what comes next."""
+        """The least offset that may come next."""
         return int(self._tables.next_offset)
 
     @property
@@ -269,8 +269,8 @@ class Folder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the fold holds so far: of offset keys and what stands for their values, and copies, which are
-        copied once more at the end."""
+        """Bytes that the fold holds so far: of offset keys and stand-ins for their values, and copies, which are copied
+        once more at the end."""
         tables = self._tables
         rows = tables.keys.used * dtype("Event").itemsize + tables.pending_used * dtype("Pending").itemsize
         return int(tables.keys.data_used + rows + 2 * self._copied_bytes)
@@ -296,7 +296,7 @@ class Folder:
         self._tables.begin_segment()
 
     def counted(self) -> SegmentFold:
-        """A fold without rows, of what was counted of the segment at hand."""
+        """A fold without rows, with the counts of the segment at hand."""
         return counted(self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats)
 
     def finish(self) -> SegmentFold:
@@ -426,11 +426,7 @@ class Folder:
             try:
                 self._fold_batch(batch)
             except DamagedInputError as error:
-                if on_damage is OnDamage.FAIL:
-                    raise
-                damage.append(error.damage)
-                if on_damage is OnDamage.RECOVER:
-                    damage.append(not_loaded(self.segment.path, batch))
+                if not reads_past(error, self.segment.path, batch, on_damage, damage):
                     self.stopped = True
                     return
 

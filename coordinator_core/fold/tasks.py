@@ -1,6 +1,6 @@
 """The first half of a replay, cut into tasks that can run anywhere: segments to folds.
 
-A task is one segment; under :attr:`OnDamage.RECOVER`, where what a broker keeps of a segment depends on those
+A task is one segment; under :attr:`OnDamage.RECOVER`, where the part of a segment that a broker keeps depends on those
 before it, one partition.
 """
 
@@ -52,10 +52,9 @@ class CacheUse(StrEnum):
 class FoldTask:
     """Segments that are folded together, all of one partition, each with the offset that it must not reach.
 
-    ``log`` is the partition without its segments, so that a task is as large as what it is about.
-    ``pinned`` are their pinned fingerprints by path, as far as they are known; ``None``: nothing is pinned.
-    ``cache_use`` is what a fold cache did so far; ``is_new`` says that the cache knows files of the partition, but
-    not this one.
+    ``log`` is the partition without its segments, so that the size of a task follows its own segments. ``pinned`` are
+    their pinned fingerprints by path, as far as they are known; ``None``: nothing is pinned. ``cache_use`` is the use
+    of a fold cache so far; ``is_new`` says that the cache knows files of the partition, but not this one.
     """
 
     log: PartitionLog
@@ -174,7 +173,7 @@ def is_compressed(segment: SegmentFile) -> bool:
 def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | FoldTask:
     """The result of a task of one segment, if the ``cache`` knows its file and has its fold; else the task.
 
-    That takes no reading of the file.
+    The file is not read for it.
     """
     [(segment, end_offset)] = task.ranges
     sighting = cache.seen(segment)
@@ -200,7 +199,7 @@ def run_fold_task(
     """Fold the segments of a task, or take their folds from the ``cache``; one result each, or several where
     a segment exceeds ``limits``; such a segment is not in the cache.
 
-    To be taken to its end, as the cache gets what it lacks last. ``ranges`` are the first segments of the task, where
+    To be taken to its end, as the cache gets missing folds last. ``ranges`` are the first segments of the task, where
     not all are to be folded here. Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that
     changed since the pin.
     """
@@ -314,7 +313,7 @@ def _cached(
     """The result of a segment whose fold the ``cache`` has, or gets once the result is taken."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
 
-    # Seen before it is read: who writes to it meanwhile changes what will be seen next.
+    # Noted before it is read, so that a write meanwhile shows.
     sighting = cache.seen(segment)
     digests = None if sighting is None else cache.digests(sighting)
     running = RunningFingerprint(SegmentWindows(segment), with_content=True) if digests is None else None
@@ -421,7 +420,7 @@ def _folded(
 
 
 def _check_same(segment: SegmentFile, windows: Windows, digest: str, pinned: str | None) -> None:
-    """:class:`DamagedInputError` when the file is not what was pinned, or changed while it was read.
+    """:class:`DamagedInputError` when the file differs from the pinned one, or changed while it was read.
 
     A segment that a broker writes to grows; its first bytes stay.
     """

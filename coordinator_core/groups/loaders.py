@@ -112,7 +112,7 @@ class GroupLoader(ABC):
         """The groups after the scan, by id; ``groups_with_offsets`` have committed or pending offsets."""
 
     def _apply_classic(self, record: LoadedRecord, *, empty_group_keeps_protocol_type: bool) -> None:
-        """A value replaces, and a tombstone removes, a group of whatever type."""
+        """A value replaces, and a tombstone removes, a group of any type."""
         group_id = record.key["group"]
         if record.value is None:
             self._groups.pop(group_id, None)

@@ -171,7 +171,7 @@ class ConsumerMember:
         return self.classic_protocols is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether the member has what the target assignment of ``epoch`` gives it."""
+        """Whether the member has the target assignment of ``epoch``."""
         return self.state is MemberState.AWAY or (self.state is MemberState.STABLE and self.member_epoch == epoch)
 
     def assigned_since(self) -> PartitionEpochs:

@@ -113,10 +113,10 @@ class ModernRecords(ABC):
         """The target assignment in a record."""
 
     def finish(self) -> None:  # noqa: B027
-        """Settle what only the end of the log tells; nothing, for most kinds."""
+        """Settle facts that only the end of the log tells; nothing, for most kinds."""
 
     def restored(self, group: Any, partition_epochs: PartitionEpochs | None) -> None:  # noqa: B027
-        """Settle what the newest records of a group do not say one by one; see ``GroupLoader.restore``."""
+        """Settle facts that the newest records of a group do not tell one by one; see ``GroupLoader.restore``."""
 
     @abstractmethod
     def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
@@ -138,7 +138,7 @@ class ModernRecords(ABC):
         return self.create(group_id)
 
     def create(self, group_id: str) -> Any:
-        """A group of this kind without members, in the place of whatever has the id."""
+        """A group of this kind without members, in the place of any group that has the id."""
         created = self._groups[group_id] = self.new_group(group_id)
         return created
 
@@ -277,7 +277,7 @@ STREAMS_MEMBER_STATES = {
 
 
 def _state(value: Record) -> MemberState:
-    """State of a consumer member in its current assignment record; those of 3.7 show it by what is pending."""
+    """State of a consumer member in its current assignment record; members of 3.7 show it by pending partitions."""
     if "state" in value:
         return MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
     if value["partitionsPendingRevocation"]:

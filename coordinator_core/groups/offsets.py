@@ -24,7 +24,7 @@ class OffsetRules:
     tombstone_drops_pending: bool
     """A tombstone also removes the commits of open transactions."""
     marker_always_wins: bool
-    """A committed transaction replaces what is there, however new that is."""
+    """A committed transaction replaces the committed offset, however new that is."""
 
 
 def metadata_length(metadata: str) -> int:
@@ -33,7 +33,7 @@ def metadata_length(metadata: str) -> int:
 
 
 def is_newer(commit: CommittedOffset, committed: CommittedOffset | None) -> bool:
-    """Whether ``commit`` is newer than what is committed: age is decided by the commits, not by markers."""
+    """Whether ``commit`` is newer than the committed offset: age is decided by the commits, not by markers."""
     return committed is None or committed.ordering_offset < commit.ordering_offset
 
 

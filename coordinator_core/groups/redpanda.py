@@ -18,11 +18,6 @@ _PRIME_1, _PRIME_2, _PRIME_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B
 _PRIME_4, _PRIME_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
-def redpanda_partition_for(group_id: str, num_partitions: int) -> int:
-    """Offsets partition of a group (``coordinator_ntp_mapper::ntp_for``)."""
-    return next(at for at, until in _jumps(group_id) if until >= num_partitions)
-
-
 def redpanda_partitions(placed: Iterable[tuple[str, int]]) -> range:
     """Every number of offsets partitions for which Redpanda puts each group where it is; empty for none.
 

@@ -307,7 +307,7 @@ def stretches(versions: Sequence[Version]) -> Iterator[Sequence[Version]]:
 def outline(group: GroupHistory) -> GroupHistory:
     """The group without what was between: of each stretch the first and the last version, and the first of a member.
 
-    What it takes in memory follows the offset keys, removals and rebalances, not the commits.
+    Its memory follows the offset keys, removals and rebalances, not the commits.
     """
     versions = {}
     for key, all_of_key in group.versions.items():

@@ -32,7 +32,8 @@ from coordinator_core.history.origins import (
 )
 from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken
-from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.kernels import gather_requests
+from coordinator_core.kernels.arrays import Int64s, new_rows
 from coordinator_core.merge.packed import BLOCK_BYTES
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
@@ -303,28 +304,21 @@ def _outsiders(
     origins: _Origins,
 ) -> Int64s:
     """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
-    count, request_of = _requests(group_of, rows["timestamp"][chosen])
-
-    def of_requests(reduced: np.ufunc, name: str, start: int) -> Int64s:
-        found = np.full(count, start, np.int64)
-        reduced.at(found, request_of, rows[name][chosen].astype(np.int64, copy=False))
-        return found
-
-    first = of_requests(np.minimum, "record_offset", _LARGEST)
-    group, time = np.empty((2, count), np.int64)
-    group[request_of], time[request_of] = group_of, rows["timestamp"][chosen]
+    gathered = np.asarray(new_rows("GatheredRequest", len(chosen)))
+    request_of = np.empty(len(chosen), np.int64)
+    names = ("timestamp", "record_offset", "commits", "leader_epoch", "value_version")
+    count = gather_requests(chosen, group_of, *(rows[name] for name in names), gathered, request_of)
     # Requests of a group in the order of their first commits.
-    turn = np.lexsort((first, group))
-    time, group = time[turn], group[turn]
+    turn = np.lexsort((gathered["first_offset"][:count], gathered["group"][:count]))
+    requests = spread_columns(gathered[turn])
+    group, time, commits = requests["group"], requests["time"], requests["commits"]
     before = np.arange(count) - np.searchsorted(group, group)
     total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
-    partitions = np.bincount(request_of)[turn]
-    commits = of_requests(np.maximum, "commits", 0)[turn]
     known = list(OriginKind)
     kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
     facts = (
-        of_requests(np.maximum, "leader_epoch", -1)[turn] >= 0,
-        of_requests(np.minimum, "value_version", WITH_EPOCHS)[turn] >= WITH_EPOCHS,
+        requests["leader_epoch"] >= 0,
+        requests["value_version"] >= WITH_EPOCHS,
         (commits >= REGULAR) | _are_regular(time, before),
         commits > 1,
         ~has_changes[group] & (before == 0) & (total == 1),
@@ -332,7 +326,7 @@ def _outsiders(
     code = kinds[group] << len(facts)
     for at, fact in enumerate(facts):
         code |= fact.astype(np.int64) << at
-    code |= partitions << 16
+    code |= requests["partitions"] << 16
 
     def told(code: int) -> Origin:
         kind = (code & 0xFFFF) >> len(facts)
@@ -343,16 +337,6 @@ def _outsiders(
     by_request = np.empty(count, np.int64)
     by_request[turn] = origins.of_each(code, told)
     return by_request[request_of]
-
-
-def _requests(group_of: Int64s, time: Int64s) -> tuple[int, Int64s]:
-    """Count of requests (a request is the commits of one time in a group), and the number of each row's request."""
-    first, span = int(time.min()), int(time.max()) - int(time.min()) + 1
-    if (int(group_of.max()) + 1) * span >= 1 << 63:
-        times, time = _coded(time)
-        first, span = 0, len(times)
-    distinct, request_of = _coded(group_of * span + (time - first))
-    return len(distinct), request_of
 
 
 def _number(known: Sequence[OriginKind], kind: OriginKind | None) -> int:

@@ -98,10 +98,10 @@ class _Segment:
 def import_records(
     paths: Sequence[str], output: str, isolation_level: IsolationLevel, *, segment_bytes: int = SEGMENT_BYTES
 ) -> dict[str, Any]:
-    """Make the log directory ``output`` of Parquet files; returns what its ``records.json`` has.
+    """Make the log directory ``output`` of Parquet files; returns the content of its ``records.json``.
 
-    Raises ``UsageError`` for paths that cannot be used, :class:`BadRowsError` for the first row that cannot
-    be what a consumer read; neither leaves anything behind.
+    Raises ``UsageError`` for paths that cannot be used, :class:`BadRowsError` for the first row that no consumer can
+    have read; neither leaves anything behind.
     """
     files = parquet_files(paths)
     with storage.new_directory(output, over_empty=True) as making:
@@ -192,7 +192,7 @@ def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[s
     """Kind of damage, and the facts that the records of a partition lack.
 
     Where a tombstone does not drop pending commits (``Profile.tombstone_drops_pending``), the marker of a
-    transaction brings back what was committed before it; and that may be the last record of all.
+    transaction brings back the offset that was committed before it; and that may be the last record of all.
     """
     detail = f"made of {row['records']} records of offsets {row['first_offset']} to {row['last_offset']}"
     if missing := row["missing_offsets"]:

@@ -48,7 +48,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class BadRowsError(RegroupError):
-    """A file of records that cannot be what a consumer read, with the place in it."""
+    """A file of records that no consumer can have read, with the place in it."""
 
     exit_code = ExitCode.DAMAGED_INPUT
 
@@ -94,7 +94,10 @@ class Rows:
 
 
 def parquet_files(paths: Sequence[str]) -> list[str]:
-    """The files that ``paths`` name, and those below directories, as Spark lays them out; sorted by path."""
+    """The files that ``paths`` name, and those below directories, as Spark lays them out; sorted by path.
+
+    Raises ``UsageError`` for a path that is not there, and for a directory without such files.
+    """
     found = []
     for path in paths:
         entry = storage.stat(path)

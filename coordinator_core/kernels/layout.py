@@ -363,6 +363,18 @@ class ClosedVersion(Struct):
 PACKED_VERSION_BYTES = 6 + 12 * 8  # Most that a version takes packed: the sizes of 12 numbers, and those.
 
 
+class GatheredRequest(Struct):
+    """Versions of one time in a group."""
+
+    group: i64
+    time: i64
+    first_offset: i64  # The smallest record offset.
+    partitions: i64  # How many versions.
+    commits: i64  # Most commits that one of them has.
+    leader_epoch: i64  # The largest, -1 if none has one.
+    value_version: i64  # The smallest.
+
+
 class PackedBatch(Struct):
     """A batch to be decompressed."""
 

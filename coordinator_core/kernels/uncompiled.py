@@ -23,6 +23,7 @@ from coordinator_core.kernels import (
     packing,
     passing,
     record_sizes,
+    requests,
     survivors,
     unpacking,
     versions,
@@ -62,6 +63,7 @@ __all__ = [
     "fold_split",
     "gather",
     "gather_headers",
+    "gather_requests",
     "index_batches",
     "list_batches",
     "merge_newest",
@@ -115,6 +117,7 @@ fold_chunk = _entry(fold.fold_chunk)
 fold_split = _entry(fold.fold_split)
 gather = _entry(survivors.gather)
 gather_headers = _entry(framing.gather_headers)
+gather_requests = _entry(requests.gather_requests)
 index_batches = _entry(batch_index.index_batches)
 list_batches = _entry(unpacking.list_batches)
 merge_newest = _entry(newest.merge_newest)

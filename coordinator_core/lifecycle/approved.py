@@ -1,4 +1,4 @@
-"""A compaction planned now and carried out later: which bytes, by which rules, and what may expire.
+"""A compaction planned now and carried out later: its bytes, its rules, and the offsets that may expire.
 
 The plan is a file that names the snapshot manifest of its input. An approval covers its digest, and
 with the digest every byte of the input, every option, and every key that gets a tombstone: compaction by a
@@ -56,7 +56,7 @@ def plan_document(
     partial: bool,
     options: Mapping[str, Any],
 ) -> Document:
-    """The plan of a compaction of what is pinned at ``pin_path``, for the profile of this label.
+    """The plan of a compaction of the snapshot pinned at ``pin_path``, for the profile of this label.
 
     ``expiry`` has the :func:`expiry_row` of all partitions; ``options`` are the other arguments of
     :meth:`CompactionOptions.chosen`.
@@ -104,7 +104,7 @@ def read_plan(path: str, digest: str) -> PlannedCompaction:
         raise UsageError(f"{pin_path}: the snapshot manifest of the plan is gone or another one")
     pin = read_pin(pin_path)
     if any(segment.path not in pin.fingerprints for segment in pin.snapshot.segments):
-        raise UsageError(f"{pin_path}: a plan needs a snapshot manifest with the fingerprints of what was planned")
+        raise UsageError(f"{pin_path}: a plan needs a snapshot manifest with the fingerprints of the planned segments")
     return PlannedCompaction(digest, document, pin, options)
 
 
@@ -124,7 +124,7 @@ def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
 
 
 def check_compacted(directory: str, planned: PlannedCompaction) -> Document:
-    """Check that ``directory`` holds what was proved, and that this is what was planned; returns its report.
+    """Check that ``directory`` holds the proved log, and that this is the planned one; returns its report.
 
     Every byte is read, every CRC checked. Raises :class:`ProofFailedError`.
     """

@@ -1,4 +1,4 @@
-"""The part of a partition that a broker's log cleaner could clean now, and what keeps it from cleaning more.
+"""The part of a partition that a broker's log cleaner could clean now, and the reason why no more.
 
 Sources: ``LogCleanerManager.cleanableOffsets`` and ``calculateCleanableBytes``, ``LogToClean``. Like the
 cleaner this counts whole segments.

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
+from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
-    DAY_MS,
     CompactionPlan,
     CompactionRules,
     Extra,
@@ -77,7 +77,7 @@ class ProvedSegment:
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """Result of compacting one partition. ``protected_records`` stay beyond what the cleaner would keep.
+    """Result of compacting one partition. ``protected_records`` stay beyond those that the cleaner would keep.
 
     ``told`` says why, one line each; ``last_stable_offset`` is where compaction ended, ``open_producers``
     whose transactions stopped it there (none when that is the log end).
@@ -110,10 +110,9 @@ class CompactionReport:
 class CompactionOptions:
     """Options of a compaction. ``profile``: of the brokers that will load the output.
 
-    With ``offsets_retention_ms`` (milliseconds) what has expired at ``rules.now_ms`` is tombstoned first.
-    ``approved`` has the :meth:`ExpiryPlan.digest` of every offsets partition, where nothing else is to be
-    tombstoned; ``None`` where nobody was asked. ``offsets_partitions`` is another partition count of the
-    topic that the log is for.
+    With ``offsets_retention_ms`` (milliseconds) offsets that have expired at ``rules.now_ms`` are tombstoned first.
+    ``approved`` has the :meth:`ExpiryPlan.digest` of every offsets partition, where nothing else is to be tombstoned;
+    ``None`` where nobody was asked. ``offsets_partitions`` is another partition count of the topic that the log is for.
     """
 
     profile: Profile
@@ -167,8 +166,8 @@ def compact_partition(
 ) -> CompactionReport:
     """Compact ``log`` into its directory below ``target``, which nobody reads yet, and prove it.
 
-    Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; what was written by
-    then is worth nothing.
+    Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; the output so far is worth
+    nothing.
     """
     if options.offsets_retention_ms is None:
         return _Compaction(log, target, options, workers).run()
@@ -184,7 +183,7 @@ def compact_partition(
 def _expired(
     log: PartitionLog, directory: Path, options: CompactionOptions, workers: int
 ) -> tuple[PartitionLog, ExpiryPlan]:
-    """The log with the tombstones of what has expired, which were proved to do that and nothing else."""
+    """The log with the tombstones of expired offsets and groups, which were proved to do that and nothing else."""
     assert options.offsets_retention_ms is not None
     before = _state(log, options.profile, workers)
     plan = plan_expiry(
@@ -347,7 +346,7 @@ class _Compaction:
 
 
 def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:
-    """Every record of these groups before ``end_offset``: what cannot be shortened stays as it is."""
+    """Every record of these groups before ``end_offset``: a line that cannot be shortened stays as it is."""
     return Extra(
         frozenset(
             record.offset

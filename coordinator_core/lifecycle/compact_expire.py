@@ -1,4 +1,4 @@
-"""The tombstones of an expiry plan as the next segment of the log that is compacted, and what proves them."""
+"""The tombstones of an expiry plan as the next segment of the log that is compacted, and their proof."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.log.writer import BatchHeader, encode_batch, encode_message, encode_record
 
 _RECORDS_A_BATCH = 1000
-"""A sweep of the Java coordinator splits what it writes at ``max.message.bytes``; these stay well below."""
+"""A sweep of the Java coordinator splits its records at ``max.message.bytes``; these stay well below."""
 
 
 def with_tombstones(log: PartitionLog, scan: LogScan, plan: ExpiryPlan, directory: Path) -> PartitionLog:
@@ -69,7 +69,7 @@ def _last_batch(log: PartitionLog) -> Batch | None:
 
 
 def prove_expired(before: PartitionState, after: PartitionState, plan: ExpiryPlan) -> None:
-    """Check that the tombstones undo what the plan says, and nothing else; raises
+    """Check that the tombstones delete the offsets and groups of the plan, and nothing else; raises
     :class:`ProofFailedError`."""
     gone = plan.expired_offset_keys()
     kept = {offset_key: offset for offset_key, offset in before.offsets.items() if offset_key not in gone}

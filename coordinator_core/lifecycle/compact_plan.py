@@ -1,10 +1,9 @@
 """Plan of the records and batches of a partition that stay, as the broker's log cleaner decides it.
 
-Pure functions over what ``compact_scan`` found. Sources: ``Cleaner``, ``CleanedTransactionMetadata``,
-``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. Differences from one pass of the cleaner are
-the differences between its first pass and its last (``docs/compaction.md``): an end marker gets its delete
-horizon as soon as nothing of its transaction is left, and only the last batch of the log is kept for its
-offset.
+Pure functions over the result of ``compact_scan``. Sources: ``Cleaner``, ``CleanedTransactionMetadata``,
+``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. Differences from one pass of the cleaner are the
+differences between its first pass and its last (``docs/compaction.md``): an end marker gets its delete horizon as soon
+as nothing of its transaction is left, and only the last batch of the log is kept for its offset.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class CompactionRules:
 
     @property
     def horizon_ms(self) -> int:
-        """Delete horizon of what becomes deletable now (KIP-534)."""
+        """Delete horizon of records that become deletable now (KIP-534)."""
         return self.now_ms + self.delete_retention_ms
 
 

@@ -38,10 +38,9 @@ _SUMS = (
 def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage]) -> list[PartitionLog]:
     """The partitions as they are to be read.
 
-    Under ``RECOVER`` cut as a starting broker would cut them, and where its load would fail; what that leaves out is
-    appended to ``damage``.
-    Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories, :class:`UsageError` for
-    what is no log of Kafka.
+    Under ``RECOVER`` cut as a starting broker would cut them, and where its load would fail; damage that it reads past
+    is appended to ``damage``. Raises :class:`DamagedInputError` under ``FAIL`` for damage of the directories,
+    :class:`UsageError` for a log that is not Kafka's.
     """
     if on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage: a log without its damaged batches is no log to start a broker on")
@@ -74,7 +73,7 @@ def _move_groups(
 ) -> tuple[list[CompactionReport], list[MovedPartition]]:
     """Make the partitions that were compacted into ``staging`` those of ``options.offsets_partitions``.
 
-    What the reports say of them as files is gone then. Without another partition count nothing happens.
+    The files that reports name are gone then. Without another partition count nothing happens.
     """
     count = options.offsets_partitions
     if count is None:
@@ -131,8 +130,8 @@ def finish_compaction(
 ) -> Document:
     """Move groups where another partition count is asked for, and keep the report beside the partitions in ``staging``.
 
-    The report is what ``regroup compact`` prints. ``began``: ``perf_counter`` at the start, in seconds;
-    ``plan_sha256``: the plan that was carried out (``lifecycle.approved``).
+    ``regroup compact`` prints this report. ``began``: ``perf_counter`` at the start, in seconds; ``plan_sha256``: the
+    plan that was carried out (``lifecycle.approved``).
     """
     reports, moved = _move_groups(reports, staging, options)
     partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]

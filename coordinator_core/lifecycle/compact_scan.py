@@ -79,12 +79,12 @@ class ScannedSegment:
         return data
 
     def check(self, data: memoryview) -> None:
-        """:class:`DamagedInputError` when ``data``, which a pass took for sound, is not what it was."""
+        """:class:`DamagedInputError` when ``data``, which a pass took for sound, has changed."""
         if crc32c.crc32c(data) != self.crc:
             raise self.changed(_first_unsound(data))
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
-        """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
+        """The v2 batch at ``position`` of the bytes that :meth:`read` gave, which a kernel leaves to others."""
         batch = parse_entry(data, position, _LIMITS)
         first = self.segment.base_offset
         if not isinstance(batch, Batch) or batch.magic < 2 or (self.checks_crc and not batch.crc_valid):
@@ -94,7 +94,7 @@ class ScannedSegment:
         return batch
 
     def changed(self, position: int) -> DamagedInputError:
-        """The error of a later pass that does not find what the first one checked."""
+        """The error of a later pass that finds other bytes than the first one checked."""
         return self.damaged(position, "file_changed", "not the batch that was here when the file was checked")
 
     def damaged(self, position: int, kind: str, detail: str) -> DamagedInputError:
@@ -180,7 +180,7 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
     """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound.
 
     ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at. Kafka's cleaner looks at none
-    (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): what it keeps whole keeps its wrong CRC.
+    (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a batch that it keeps whole keeps its wrong CRC.
     """
     start = log.log_start_offset or 0
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
@@ -236,7 +236,7 @@ def _index_segment(
 def _index_unusual_segment(
     segment: SegmentFile, end_offset: int | None, start_offset: int, data: memoryview, checks_crc: bool
 ) -> _IndexedSegment:
-    """The same by the readers that know everything; they raise what is damage."""
+    """The same by the readers that know everything, and raise all damage."""
     rows = []
     size, leader_epoch, batches, records = 0, -2, 0, 0
     last_base_offset, next_offset = -1, segment.base_offset

@@ -48,7 +48,7 @@ class ReleaseGroups:
 
 @dataclass(frozen=True)
 class CommitClass:
-    """Profiles under which the commits of a log come to the same, and what they come to.
+    """Profiles with the same result for the commits of a log, and that result.
 
     A profile that cannot read some value version of the log is not among ``releases``, unless it is the one
     that the log was compacted for.

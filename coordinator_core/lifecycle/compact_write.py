@@ -81,7 +81,7 @@ class SegmentSink:
 
 
 class SameBytes:
-    """Tells whether what comes is, byte for byte, what the segments of a scan hold."""
+    """Tells whether its input is, byte for byte, the content of the segments of a scan."""
 
     def __init__(self, scan: LogScan) -> None:
         self._rest = deque(scanned for scanned in scan.segments if scanned.size)
@@ -141,7 +141,7 @@ class WrittenLog:
 def write_survivors(
     plan: CompactionPlan, sink: Sink, output: OutputFormat = OutputFormat(), first_offset: int = 0
 ) -> WrittenLog:
-    """Write what stays of the log to ``sink``. ``first_offset`` is where renumbering begins.
+    """Write the records that stay to ``sink``. ``first_offset`` is where renumbering begins.
 
     Raises ``DamagedInputError`` for records that cannot be read.
     """
@@ -189,7 +189,7 @@ class _Writing:
         )
 
     def filter_batches(self, data: memoryview, position: int) -> tuple[int, int]:
-        """Write what stays of the batches from ``position`` on, as far as the kernel goes."""
+        """Write the records that stay of the batches from ``position`` on, as far as the kernel goes."""
         stopped, position = filter_batches(data, position, len(data), self.filter)
         if stopped != Stop.END:
             self.flush()
@@ -246,7 +246,7 @@ class _Writing:
             data = base.to_bytes(8, "big") + data[BatchField.LENGTH :]
             last = base + _int(data, BatchField.LAST_OFFSET_DELTA, 4)
         else:
-            # A wrapper has the offset of its last record, and what is left of it may lie below.
+            # A wrapper has the offset of its last record, and the records left may lie below.
             base = min(base, _int(data, BatchField.BASE_OFFSET, 8))
         self.filter.next_offset = last + 1
         self._emit(memoryview(data), np.array([(0, base, last, records, source)], dtype("WrittenBatch")))

@@ -1,8 +1,8 @@
 """One expiry sweep, as the coordinator of a profile does it over an offsets partition that it has loaded.
 
-:func:`plan_expiry` is pure: state, rules, time and retention in, an :class:`ExpiryPlan` out. The state is
-what a loader makes of the log, so every classic group with members is Stable; a rebalance is not in the log
-and comes as ``rebalancing``.
+:func:`plan_expiry` is pure: state, rules, time and retention in, an :class:`ExpiryPlan` out. A loader has made the
+state of the log, so every classic group with members is Stable; a rebalance is not in the log and comes as
+``rebalancing``.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Due:
 class GroupSweep:
     """The sweep of one offsets partition, group by group.
 
-    ``due``, ``forecast`` and ``kept`` are what it has found so far.
+    ``due``, ``forecast`` and ``kept`` are its results so far.
     """
 
     _state: PartitionState

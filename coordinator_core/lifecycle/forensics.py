@@ -1,4 +1,4 @@
-"""Sizes in an offsets log: records by group, topic and client, and what compaction would leave.
+"""Sizes in an offsets log: records by group, topic and client, and the size after compaction.
 
 A record is *live* when compaction would keep it, and all from the last stable offset on are; the rest is
 dead. Sizes by group are those of records in their decompressed batches; sizes of partitions those of files.
@@ -104,8 +104,8 @@ class Size:
 class PartitionForensics:
     """One offsets partition.
 
-    ``compacted`` is what compaction up to the last stable offset would leave of it, ``cleaned`` what a pass
-    of the broker's cleaner would, which leaves the active segment alone.
+    ``compacted`` is its size after compaction up to the last stable offset, ``cleaned`` the one after a pass of the
+    broker's cleaner, which leaves the active segment alone.
     """
 
     offsets_partition: int

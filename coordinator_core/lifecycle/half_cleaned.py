@@ -1,8 +1,9 @@
 """Records of a group that a log cleaner can leave, and whether a coordinator loads them.
 
 A cleaner goes through the segments in order and swaps them one by one; a loader may read meanwhile. So a loader sees a
-prefix as it was written, then segments without what newer records have replaced, then segments as they were written.
-Source: ``org.apache.kafka.storage.internals.log.Cleaner``; KAFKA-19862 and KAFKA-20254 are loads that this breaks.
+prefix as it was written, then segments without the records that newer ones have replaced, then segments as they were
+written. Source: ``org.apache.kafka.storage.internals.log.Cleaner``; KAFKA-19862 and KAFKA-20254 are loads that this
+breaks.
 """
 
 from __future__ import annotations
@@ -108,9 +109,9 @@ def refusal(records: Sequence[WrittenRecord], profile: Profile) -> LoadFailure |
 def cleanings(records: Sequence[WrittenRecord]) -> Iterator[tuple[WrittenRecord, ...]]:
     """Every different rest of ``records`` that a loader can see during a pass of the cleaner, or after it.
 
-    The first pass removes what newer records have replaced, and tombstones whose delete horizon an earlier pass has
-    set. The next pass removes the other tombstones (KIP-534). The last segment is taken to have been rolled, so that
-    the cleaner may have it, too.
+    The first pass removes records that newer ones have replaced, and tombstones whose delete horizon an earlier pass
+    has set. The next pass removes the other tombstones (KIP-534). The last segment is taken to have been rolled, so
+    that the cleaner may have it, too.
     """
     seen: set[tuple[int, ...]] = set()
     for end in sorted({each.segment + 1 for each in records}):

@@ -1,4 +1,4 @@
-"""Releases that load a log, records at which the others stop, and what comes out otherwise than today.
+"""Releases that load a log, records at which the others stop, and states that differ from today's.
 
 The log is replayed once for all releases that load alike. Facts are those of ``releases/``; where a loader stops, the
 fact that is to blame is found by replaying with that fact alone changed.
@@ -125,9 +125,10 @@ def loads(
     cache: FoldCache | None = None,
     histories: Mapping[int, Sequence[GroupHistory]] | None = None,
 ) -> list[ReleaseLoad]:
-    """Comparison of what each of ``profiles`` makes of ``snapshot`` with ``base``; in the order of ``profiles``.
+    """Comparison of the state that each of ``profiles`` makes of ``snapshot`` with ``base``; in the order of
+    ``profiles``.
 
-    ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), to look at what a
+    ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), for the logs that a
     cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
     """
 

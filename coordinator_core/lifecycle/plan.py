@@ -8,10 +8,9 @@ then, when the group goes too, its own records. Records of a KIP-848 group are i
 member records then. All tombstones of a group must be written or none: the loader of the
 Java coordinator refuses a group record's tombstone while records under it are left.
 
-Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` is what the broker
-of the profile writes, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may
-have the other key type for the same offset key: compaction drops that record by its record offset, not
-by comparing keys.
+Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` has the layout of the
+profile's broker, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may have the other
+key type for the same offset key: compaction drops that record by its record offset, not by comparing keys.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Reason(StrEnum):
     """The value's own expire timestamp has passed (value v1: OffsetCommit v2 to v4 with a retention)."""
 
     COMMIT_AGE = "commit_age"
-    """Retention since the commit, whatever the group does (before KIP-211: up to 2.0)."""
+    """Retention since the commit, with members or without (before KIP-211: up to 2.0)."""
 
     EMPTY_GROUP = "empty_group"
     """Retention since the group became Empty (KIP-211: classic groups with a protocol type, 2.1 on)."""
@@ -81,8 +80,8 @@ class Kept(StrEnum):
     """Offset: a member subscribes to the topic."""
 
     ACTIVE_GROUP = "active_group"
-    """Offset: the group has members, and nothing of it expires: by the release, by its protocol type, or
-    because what its members subscribe to cannot be read."""
+    """Offset: the group has members, and nothing of it expires: by the release, by its protocol type, or because its
+    members' subscriptions cannot be read."""
 
     REBALANCING_GROUP = "rebalancing_group"
     """Offset: the group is known to be rebalancing (KAFKA-13636)."""
@@ -170,7 +169,7 @@ class ExpiryPlan:
     """Effect of one sweep at ``now_ms`` on an offsets partition.
 
     ``tombstones`` are due, in the order to write them. ``forecast`` are those that later sweeps would write
-    if nothing else happened, by ``expires_at_ms``. ``kept`` counts what has neither, by group and reason.
+    if nothing else happened, by ``expires_at_ms``. ``kept`` counts offsets without either, by group and reason.
     ``failure`` says why the sweep of such a broker fails and writes nothing (there are no tombstones then).
     """
 

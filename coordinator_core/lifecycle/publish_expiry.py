@@ -1,8 +1,8 @@
 """Expiry plans as a table beside the run that they are about.
 
-``<output>/<cluster>/<window>/_tombstones/<run id>/<id>/tombstones.parquet``, then ``expiry.json``, which says
-what was planned. The run itself is never written into. The id is a hash of what decides the plan, so the same
-question has one place, and asking it again changes nothing.
+``<output>/<cluster>/<window>/_tombstones/<run id>/<id>/tombstones.parquet``, then ``expiry.json``, which describes the
+plan. The run itself is never written into. The id is a hash of the inputs of the plan, so the same question has one
+place, and asking it again changes nothing.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class KeySizes:
 def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
     """Sizes of the records of a scanned log.
 
-    Those live whose offsets are among ``kept`` (ascending), and all from ``end_offset`` on. Sizes are those
-    in decompressed batches; end markers, batch headers and empty batches belong to no key.
+    Records live whose offsets are among ``kept`` (ascending), and all from ``end_offset`` on. Sizes are those in
+    decompressed batches; end markers, batch headers and empty batches belong to no key.
     """
     table = SizeTable(kept, scan.start_offset, end_offset)
 
@@ -62,7 +62,7 @@ def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
 
 
 def _plain(batch: Batch, records: Sequence[Record]) -> bytes:
-    """The batch as an uncompressed v2 batch of the same keys and times, whatever the records' sizes are."""
+    """The batch as an uncompressed v2 batch of the same keys and times, with any sizes of records."""
     base_offset, base_timestamp_ms = records[0].offset, records[0].timestamp_ms
     if batch.magic >= 2:
         base_offset = batch.base_offset

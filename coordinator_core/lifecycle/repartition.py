@@ -103,8 +103,8 @@ def repartition(
     """Write the compacted ``logs`` to ``directory`` as the ``count`` partitions of another topic, and prove
     it.
 
-    Every partition is written, also those without a group. Raises :class:`UsageError` for what cannot be
-    moved and :class:`ProofFailedError`.
+    Every partition is written, also those without a group. Raises :class:`UsageError` for a log that cannot be moved
+    and :class:`ProofFailedError`.
     """
     homes = _Homes(count)
     for log in logs:

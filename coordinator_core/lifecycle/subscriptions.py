@@ -27,7 +27,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
             names = {topic for member in group.members.values() for topic in member.subscribed_topics}
             return frozenset(names.union(*(regex.topics for regex in group.regexes.values())))
         case StreamsGroup():
-            # An Empty group subscribes to nothing, whatever topology it still has.
+            # An Empty group subscribes to nothing, even with a topology left.
             return frozenset(_source_topics(group.topology) if group.members and group.topology else ())
         case _:
             return None

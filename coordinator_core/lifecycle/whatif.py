@@ -2,7 +2,7 @@
 
 Each takes the state that a coordinator has loaded and gives :class:`Effect` values, one for each group or committed
 offset that does not stay as it is, with the record that holds it. Members are taken to stay as the log has them.
-Sources are named where a rule is; ``tests/live/test_whatif.py`` compares with what a broker then shows.
+Sources are named where a rule is; ``tests/live/test_whatif.py`` compares with a broker after the change.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def retained(state: PartitionState, today: ExpiryPlan, then: ExpiryPlan) -> list
 
 
 def _times(plan: ExpiryPlan) -> dict[tuple[str, bool, OffsetKey | None], Tombstone]:
-    """Tombstones of offsets and groups, by what they delete; groups behind their offsets."""
+    """Tombstones of offsets and groups, by the key that they delete; groups behind their offsets."""
     return {
         (one.group_id, one.offset_key is None, one.offset_key): one
         for one in (*plan.tombstones, *plan.forecast)

@@ -271,7 +271,7 @@ class _Search:
             if wrong:
                 raise ValueError(f"{wrong[0]!r} is no name")
         except (ValueError, KeyError, TypeError) as error:
-            self.damage.append(Damage(path, 0, None, "bad_topics", f"not what a capture writes: {error!r}"))
+            self.damage.append(Damage(path, 0, None, "bad_topics", f"no capture writes this: {error!r}"))
             return
         for topic_id, name in names.items():
             self.topic_names.setdefault(topic_id, name)
@@ -294,7 +294,7 @@ class _Search:
                 for one in unknowns
             ]
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            detail = f"not what an import of records writes: {error!r}"
+            detail = f"no import of records writes this: {error!r}"
             self.damage.append(Damage(path, 0, None, "bad_records_manifest", detail))
 
     def _log_dir(self, path: str) -> _LogDir:

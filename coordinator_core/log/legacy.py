@@ -63,8 +63,8 @@ def parse_message(data: memoryview, position: int) -> Batch:
 def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     """Records of a plain message (one) or of a wrapper.
 
-    Raises :class:`InvalidRecordError` and ``CompressionError``.  The CRC of an inner message is reported
-    in the record, not enforced: no Kafka reader does.
+    Raises :class:`InvalidRecordError`, ``TooManyRecordsError`` and ``CompressionError``.  The CRC of an inner message
+    is reported in the record, not enforced: no Kafka reader does.
     """
     if batch.codec_id == Codec.NONE:
         key, value = _key_and_value(batch.data, batch.magic)

@@ -1,4 +1,4 @@
-"""Hard limits on what one batch, and one log, may make the reader hold in memory."""
+"""Hard limits on the memory that one batch, and one log, may make the reader hold."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ def too_large(path: str, what: str, allowance: int, position: int = 0, record_of
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that are enforced while reading, whatever sizes the input declares.
+    """Bounds that are enforced while reading, on bytes read and not on sizes that the input declares.
 
     ``max_batch_bytes``: largest entry accepted.  A broker takes no request above
     ``socket.request.max.bytes`` (100 MiB by default), so no batch of a real log is larger.
 
-    A compressed batch may grow to ``decompressed_floor_bytes`` whatever its ratio: coordinators write
-    one group or one request per batch, and people compress this topic exactly because a group of
-    thousands of members does not fit ``message.max.bytes`` otherwise.  Above the floor it may grow to
-    ``max_ratio`` times its compressed size, so that decompressing never takes ten times the input; and
-    never beyond ``max_decompressed_bytes``.
+    A compressed batch of any ratio may grow to ``decompressed_floor_bytes``: coordinators write one group or one
+    request per batch, and people compress this topic exactly because a group of thousands of members does not fit
+    ``message.max.bytes`` otherwise.  Above the floor it may grow to ``max_ratio`` times its compressed size, so that
+    decompressing never takes ten times the input; and never beyond ``max_decompressed_bytes``.
 
     ``max_records`` bounds records and headers of one batch together: as objects they take twenty times
     their seven bytes.  A coordinator's batch of default size holds a tenth of it.

@@ -18,7 +18,7 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
 ``log_start_offset``
     the log ends before the checkpointed log start offset: segments are missing;
 ``zero_tail``, ``not_read``
-    what :attr:`OnDamage.RECOVER` leaves out, because a starting broker deletes it.
+    a part that :attr:`OnDamage.RECOVER` leaves out, because a starting broker deletes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Passes(Protocol):
         """``view`` are the bytes of a segment from ``first`` on; ``is_cut``: more are behind them.
 
         ``expected`` is the lowest record offset that the batch at ``position`` may have, ``last_offset`` the last that
-        may be in the segment. Returns position and offset behind what was passed. Positions are those in the segment.
+        may be in the segment. Returns position and offset behind the passed batches. Positions are those in the
+        segment.
         """
 
 
@@ -67,10 +68,10 @@ _DEFAULT_LIMITS = Limits()
 class OnDamage(Enum):
     """Reaction to damage.
 
-    ``FAIL`` raises :class:`DamagedInputError` at the first.  ``RECOVER`` reads what a broker that starts on
-    this directory would keep: after a clean shutdown, and in segments below the recovery point, nothing is
-    verified; otherwise everything from the first invalid batch on is dropped, later segments included.
-    ``SALVAGE`` leaves out only what is damaged and goes on at the next valid batch.
+    ``FAIL`` raises :class:`DamagedInputError` at the first.  ``RECOVER`` reads the batches that a broker which starts
+    on this directory would keep: after a clean shutdown, and in segments below the recovery point, nothing is verified;
+    otherwise everything from the first invalid batch on is dropped, later segments included. ``SALVAGE`` leaves out
+    damaged parts only and goes on at the next valid batch.
     """
 
     FAIL = "fail"
@@ -150,8 +151,8 @@ def read_segment(
 
     ``end_offset`` is the base offset of the next segment, when there is one: no offset may reach it.
     ``check_crc=False`` (only with ``RECOVER``) reads batches whose CRC is wrong, as a broker does after a
-    clean shutdown.  What is wrong or left out is appended to ``damage``.  Raises
-    :class:`DamagedInputError` under ``FAIL``, ``UsageError`` when the file cannot be opened.
+    clean shutdown.  Damage is appended to ``damage``, and so are parts left out.  Raises :class:`DamagedInputError`
+    under ``FAIL``, ``UsageError`` when the file cannot be opened.
     """
     walk = SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc, data)
     return walk.batches()
@@ -169,7 +170,7 @@ def read_partition(
     """Batches of a partition from its log start offset on, in record offset order, without those of ``passes``.
 
     The read range is that of a broker's loader: it begins with the batch that holds the log start offset,
-    segments and batches wholly below it are not part of the log.
+    segments and batches wholly below it are not part of the log.  Errors and ``damage`` are as in :func:`read_segment`.
     """
     found = [] if damage is None else damage
     start = log.log_start_offset or 0
@@ -244,19 +245,23 @@ def with_records(
         try:
             records = batch_records(batch, path=segment.path, limits=_DEFAULT_LIMITS)
         except DamagedInputError as error:
-            if on_damage is OnDamage.FAIL:
-                raise
-            damage.append(error.damage)
-            if on_damage is OnDamage.RECOVER:
-                damage.append(not_loaded(segment.path, batch))
-                return
-            continue
+            if reads_past(error, segment.path, batch, on_damage, damage):
+                continue
+            return
         yield segment, batch, records
 
 
-def not_loaded(path: str, batch: Batch) -> Damage:
-    """Damage under ``RECOVER`` for a batch that a broker keeps and whose records it cannot read."""
-    return Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED)
+def reads_past(error: DamagedInputError, path: str, batch: Batch, on_damage: OnDamage, damage: list[Damage]) -> bool:
+    """Whether reading goes on behind a batch with damaged records, which are appended to ``damage``.
+
+    Raises ``error`` under ``FAIL``. Under ``RECOVER`` reading ends: a broker keeps the batch, and cannot load it.
+    """
+    if on_damage is OnDamage.FAIL:
+        raise error
+    damage.append(error.damage)
+    if on_damage is OnDamage.RECOVER:
+        damage.append(Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED))
+    return on_damage is not OnDamage.RECOVER
 
 
 _NOT_LOADED = "a broker cannot load the partition from here on"
@@ -460,7 +465,7 @@ class SegmentWalk:
             self._report(len(view), self.expected, "file_shorter", f"{missing} pinned bytes are gone")
         recover_verified = self.on_damage is OnDamage.RECOVER and self.check_crc
         if recover_verified and self.position < len(view) and self.end_offset is not None:
-            # To a recovering broker zeroes are an invalid batch, so what follows them goes.
+            # To a recovering broker zeroes are an invalid batch, so the bytes behind them go.
             detail = f"{self.zero_bytes} zero bytes before the last segment"
             self._report(self.position, self.expected, "zero_tail", detail)
             self.stopped = True

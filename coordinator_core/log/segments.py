@@ -1,4 +1,4 @@
-"""Segment files as a broker loads them: ``.log`` files of bounded size, and what must lie beside them.
+"""Segment files as a broker loads them: ``.log`` files of bounded size, and the files that must lie beside them.
 
 Indexes, time indexes, transaction indexes and producer snapshots are not written: a broker that misses them
 reads the segment, checks every batch, and makes them (``LogLoader.recoverSegment``).

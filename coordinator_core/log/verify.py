@@ -19,10 +19,10 @@ class SegmentReport:
     """Contents of one segment.
 
     ``bytes`` is the file's size; ``batches``, ``records`` and ``last_offset`` (``None`` without batches)
-    count what could be read.  ``first_timestamp_ms`` and ``last_timestamp_ms`` are the smallest and largest
-    record timestamps, ``None`` when no record has one.  ``magics`` and ``codecs`` are those seen, sorted.
-    ``torn_bytes`` are the bytes at the end that belong to no readable entry, ``zero_bytes`` the zeroes of a
-    preallocated file.  ``sha256`` is that of the file, in hex, as ``sha256sum`` prints it.
+    count readable ones.  ``first_timestamp_ms`` and ``last_timestamp_ms`` are the smallest and largest record
+    timestamps, ``None`` when no record has one.  ``magics`` and ``codecs`` are those seen, sorted. ``torn_bytes`` are
+    the bytes at the end that belong to no readable entry, ``zero_bytes`` the zeroes of a preallocated file.  ``sha256``
+    is that of the file, in hex, as ``sha256sum`` prints it.
     """
 
     path: str

@@ -224,7 +224,7 @@ def _converted(batch: Batch, records: Sequence[Record], delete_horizon_ms: int |
 
 
 def _legacy(batch: Batch, records: Sequence[Record]) -> bytes:
-    """A message, or a wrapper around what stays of it, in the format that it has (``LegacyRecord``).
+    """A message, or a wrapper around its records that stay, in the format that it has (``LegacyRecord``).
 
     Offsets inside a wrapper of format 1 count from the first message that stays.
     """

@@ -1,9 +1,8 @@
 """States of partitions in the middle of their merge, kept beside the folds.
 
-A log grows at its end: most of what a run merges, the run before it has merged. The state is kept that all
-folds but the last gave (the last segment is the one that grows), unless one is kept that lacks few of them,
-and one every :data:`_EVERY` folds. Its name is a digest of the names of these folds, in order, so it stands
-for exactly them.
+A log grows at its end: the run before it has merged most of the folds of a run. The state is kept that all folds but
+the last gave (the last segment is the one that grows), unless one is kept that lacks few of them, and one every
+:data:`_EVERY` folds. Its name is a digest of the names of these folds, in order, so it stands for exactly them.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def merge_with_cache(
     kept: int,
     allowance: int | None = None,
 ) -> MergedPartition:
-    """Like ``merge.partition.merge_columns`` of the folds, without what a kept state makes unnecessary.
+    """Like ``merge.partition.merge_columns`` of the folds, without folds that a kept state makes unnecessary.
 
     All results have a fold. The first ``kept`` of them are there already: before the wait for the others the
     state is read that stands for most of these.
@@ -146,7 +145,7 @@ class _CachedMerge:
 
 
 def state_name(profile: Profile, offsets_partition: int) -> str:
-    """Digest of what the states of a partition depend on besides its folds: the same in every process."""
+    """Digest of everything besides its folds on which the states of a partition depend: the same in every process."""
     # Not the profile's ``repr``: the order of a set of names in it changes from process to process.
     return _digest(source_digest(), profile.label, str(offsets_partition))
 

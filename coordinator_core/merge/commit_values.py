@@ -17,7 +17,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
     """Fields of OffsetCommitValues that ``kernels.commits`` reads (``large_binary``, none of them null).
 
     As they are in the record: only -1 for a leader epoch that is none, an expire timestamp where the version
-    has one, and a topic id where it is not zero, become null otherwise.
+    has one, and a topic id where it is not zero, become null otherwise. Raises ``ValueError`` for other values.
     """
     _, starts, data = values.buffers()
     bounds = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values) + 1]

@@ -1,4 +1,4 @@
-"""The newest group record of each key, fold after fold, and what they make of groups.
+"""The newest group record of each key, fold after fold, and the groups that they make.
 
 The proof that they are enough is in :mod:`coordinator_core.kernels.group_records`; here are the rules of a
 profile as the kernel takes them, and the way back from its rows to records.
@@ -67,7 +67,7 @@ def _key_types() -> dict[int, tuple[GroupKind, Role]]:
 
 
 KEY_TYPE_ROLES = _key_types()
-"""By key type: the kind of group that has it, and what it says."""
+"""By key type: the kind of group that has it, and its role."""
 
 _KEY_TYPE_OF = np.zeros((len(GroupKind), 2 * ROLES), np.int64)
 for _key_type, _place in KEY_TYPE_ROLES.items():

@@ -80,7 +80,7 @@ class GroupReplay:
             self._apply_left(fold, left.steps, group_of, names)
 
     def end(self, names: NameNumbers) -> None:
-        """End the folds: keep of ``names`` what :meth:`finish` needs."""
+        """End the folds: keep of ``names`` those that :meth:`finish` needs."""
         groups = self.newest.without_note()
         self._restorable = groups, names.of(groups) if len(groups) else []
 

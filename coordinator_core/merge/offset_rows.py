@@ -61,7 +61,7 @@ class GatheredRows:
                 yield made.popleft().result()
 
     def _cut(self, block_rows: int) -> Iterator[tuple[slice, int]]:
-        """Ranges of rows that are made at once, and bytes of what they name."""
+        """Ranges of rows that are made at once, and bytes of the texts that they name."""
         group_sizes, topic_sizes = self._groups.sizes(), self._topics.sizes()
         for start in range(0, len(self.offset_keys), block_rows):
             offset_keys, places = (rows[start : start + block_rows] for rows in (self.offset_keys, self._places))

@@ -110,7 +110,7 @@ class OpenCommits:
         for offset_key, producer_id, opened in zip(
             *_offset_keys_and_producers(fold, offset_key_of, rows), is_open, strict=True
         ):
-            # This segment's value for the offset key takes the place of what earlier ones left pending.
+            # This segment's value for the offset key takes the place of earlier pending ones.
             if (producer_id in markers) != opened:
                 self._drop(producer_id, offset_key)
         overridden = self._end_transactions(events, markers, committed)
@@ -144,7 +144,7 @@ class OpenCommits:
                     self._drop(producer_id, offset_key)
 
     def _end_transactions(self, events: _Events, markers: Mapping[int, Marker], committed: Int64s) -> set[int]:
-        """Apply the first end markers to what earlier segments left pending.
+        """Apply the first end markers to pending commits of earlier segments.
 
         Returns the offset keys that hold such a value although the segment has an event of its own for them.
         """

@@ -41,7 +41,7 @@ class Packed:
         if packed.size > size // 2:
             return
         self._array = None
-        # A copy: the codec's own buffer has room for what does not compress.
+        # A copy: the codec's own buffer has room for texts that do not compress.
         self._type, self._data = array.type, packed.to_pybytes()
         self._bounds = pa.py_buffer((bounds - bounds[0]).astype(_width(array.type)))
 

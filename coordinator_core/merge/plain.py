@@ -1,4 +1,4 @@
-"""Values as bytes that hold data and nothing else: reading them runs no code, whoever wrote them.
+"""Values as bytes that hold data and nothing else: reading them runs no code, even if others wrote them.
 
 JSON, and behind it the bytes of arrays and tables that it refers to by position. The result is made of
 Python's own containers, NumPy arrays, Arrow tables, and the classes of ``groups.model``: a name that is none of

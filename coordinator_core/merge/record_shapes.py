@@ -78,7 +78,7 @@ def value_shapes(profile: Profile) -> tuple[arrays.Array, arrays.Array]:
             continue
         layout = value_layouts(key_type, profile).names[0]
         if layout == PREVIEW_3_7_LAYOUT:
-            # Its member assignments say otherwise what is owned; without a shape every record is replayed.
+            # Its member assignments have other fields for owned partitions; without a shape every record is replayed.
             continue
         value = record_type.value if layout == CURRENT_LAYOUT else record_type.other_layouts[layout]
         for version in value.versions:

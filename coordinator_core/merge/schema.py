@@ -126,8 +126,8 @@ class MergedPartition:
     def to_state(self, *, whole_metadata: bool = True, long_texts: LongTexts | None = None) -> PartitionState:
         """The same as Python objects, one for every offset.
 
-        Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for what compares them,
-        or does not look at them. ``long_texts`` is given what such digests stand for.
+        Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for callers that compare
+        them, or do not look at them. ``long_texts`` is given the texts of such digests.
         """
         told = partial(_committed_offsets, texts=_Texts(whole_metadata, long_texts))
         pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}

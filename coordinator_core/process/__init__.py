@@ -1,4 +1,5 @@
 """Settings of interpreter and C library that make our processes faster, one kind a module.
 
-Imports ``errors`` alone. Start with ``plain``: the environment variable by which each of them is left out.
+They change how a process runs, never a result; their modules say what each of them saves. May import ``errors`` alone.
+Start reading at ``plain``: the environment variable that leaves each of them out.
 """

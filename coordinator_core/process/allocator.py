@@ -19,15 +19,15 @@ def keep_freed_memory() -> None:
     """Have the C library hand out freed memory again, instead of giving it back to the kernel.
 
     A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which
-    the kernel clears. One arena, since what one thread frees the other can use. With another C library than glibc
-    nothing happens. To be called before there are threads, by what folds segments; a process that fetches them stays
-    smaller without it.
+    the kernel clears. One arena, since memory that one thread frees the other can use. With another C library than
+    glibc nothing happens. To be called before there are threads, by processes that fold segments; a process that
+    fetches them stays smaller without it.
     """
     if is_plain("allocator"):
         return
     import pyarrow as pa
 
-    # Arrow's own allocators give memory back too, and hold what others could use.
+    # Arrow's own allocators give memory back too, and hold memory that others could use.
     pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -39,7 +39,7 @@ def give_back_freed_memory() -> None:
     """Give free memory back to the kernel, after values that are much larger than those of ordinary logs.
 
     Memory that is kept serves the next fold well where it is like the one before. Of blocks of all sizes, tens of
-    megabytes each, the heap becomes several times as large as what is in use.
+    megabytes each, the heap becomes several times as large as the memory in use.
     """
     import pyarrow as pa
 

@@ -17,8 +17,8 @@ from coordinator_core.process.plain import is_plain
 def leave(code: int) -> NoReturn:
     """End the process and leave its memory to the kernel; where threads are left, leave it to the interpreter.
 
-    The interpreter takes every object apart first. So what is to be done at the end of a command stands in the
-    command, not in a finalizer.
+    The interpreter takes every object apart first. So the work at the end of a command stands in the command, not in a
+    finalizer.
     """
     others = set(threading.enumerate()) - {threading.current_thread()}
     # Idle threads of a pool that nobody closed, as pyiceberg's, are ended by the interpreter alone.

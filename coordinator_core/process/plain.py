@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 PLAIN = "REGROUP_PLAIN"
-"""Environment variable: names of what to leave out, with commas, or ``all``; docs/operations.md lists them."""
+"""Environment variable: names of the settings to leave out, with commas, or ``all``; docs/operations.md lists them."""
 
 
 def is_plain(name: str) -> bool:

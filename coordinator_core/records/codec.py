@@ -2,8 +2,8 @@
 
 Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
 22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
-``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
-another spelling than Kafka's.
+``_unknownTaggedFields``.  A decoded record is encoded to the same bytes, except where the writer used another spelling
+than Kafka's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Layouts:
 
 CURRENT: Final = Layouts("current", (CURRENT_LAYOUT,))
 PREVIEW_3_7: Final = Layouts("preview-3.7", (PREVIEW_3_7_LAYOUT,))
-SHARE_3_9: Final = Layouts("share-3.9", (SHARE_3_9_LAYOUT, SHARE_4_0_LAYOUT))
 SHARE_4_0: Final = Layouts("share-4.0", (SHARE_4_0_LAYOUT,))
 AUTO: Final = Layouts("auto", (CURRENT_LAYOUT, SHARE_4_0_LAYOUT, SHARE_3_9_LAYOUT, PREVIEW_3_7_LAYOUT), trial=True)
 

@@ -126,7 +126,7 @@ def _compact_length(reader: Reader) -> int:
 def _sized_decoder(
     plain_length: Decode, flexible: bool, nullable: bool, name: str, read: Callable[[Reader, int], Any]
 ) -> Decode:
-    """Decoder of what begins with its length, ``read`` by reader and length; a negative one stands for null."""
+    """Decoder of a field that begins with its length, ``read`` by reader and length; a negative one stands for null."""
     read_length = _compact_length if flexible else plain_length
 
     def decode(reader: Reader) -> Any:
@@ -268,7 +268,8 @@ def _tag_encoder(field: Field, version: int) -> Encode:
 def _sized_encoder(
     plain_length: Encode, flexible: bool, nullable: bool, name: str, write: Callable[[bytearray, Any, Encode], None]
 ) -> Encode:
-    """Encoder of what begins with its length (-1 for null): ``write`` takes output, value and the length's writer."""
+    """Encoder of a field that begins with its length (-1 for null): ``write`` takes output, value and the length's
+    writer."""
 
     def write_compact(out: bytearray, length: int) -> None:
         wire.write_uvarint(out, length + 1)

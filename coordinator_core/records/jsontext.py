@@ -58,7 +58,7 @@ def value_start(version: int) -> str:
 
 
 def key_json(key: Key) -> str:
-    """``{"type":"1","data":{…}}`` of a key of a known type, as kafka-dump-log prints it from 3.8 on."""
+    """``{"type":"1","data":{…}}`` of a key, as kafka-dump-log prints it from 3.8 on; ``ValueError``: unknown type."""
     if key.data is None:
         raise ValueError(f"unknown record type {key.type}")
     data = _struct_text(RECORD_TYPES[key.type].key.struct, 0, None)(key.data)
@@ -70,7 +70,7 @@ def value_json(key_type: int, value: Value, release: Release | None = None) -> s
 
     Subscriptions and assignments of groups with protocol type ``consumer`` are printed as objects when
     they can be decoded, else as base64 like all other blobs.  With a ``release`` the tags that it does not
-    know yet are left out.
+    know yet are left out.  Raises ``ValueError`` for an unknown version.
     """
     if value.data is None:
         raise ValueError(f"unknown version {value.version} of record type {key_type}")

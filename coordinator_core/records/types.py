@@ -1,6 +1,6 @@
 """The vocabulary in which record schemas are declared: field types, fields, structs, versioned schemas.
 
-Instances are compared and hashed by identity, so that they are cheap keys of what is compiled from them.
+Instances are compared and hashed by identity, so that they are cheap keys of the code compiled from them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Field:
         return _DEFAULTS[self.type]
 
     def default_maker(self, version: int) -> Callable[[], Any]:
-        """:meth:`default_value` as a function, which copies or hands out what it made once."""
+        """:meth:`default_value` as a function, which copies or hands out one value."""
         value = self.default_value(version)
         parts = value.values() if isinstance(value, dict) else ()
         if any(isinstance(part, dict | list) for part in parts):

@@ -31,8 +31,8 @@ class RecordDecodeError(RegroupError):
     """Key, value or embedded blob bytes that Kafka's own reader would reject too.
 
     ``position`` is the byte position inside the decoded bytes at which the reader stood; ``detail`` is
-    the reason; ``java_message`` is what Kafka's exception says about it (``None`` for the exceptions
-    without a message that ``java.nio`` buffers throw), which the dump tool prints.
+    the reason; ``java_message`` is the message of Kafka's exception (``None`` for the exceptions without a message that
+    ``java.nio`` buffers throw), which the dump tool prints.
     """
 
     exit_code = ExitCode.DAMAGED_INPUT

@@ -51,7 +51,7 @@ class MergeOffsetRule(StrEnum):
 
 class ValueLayout(StrEnum):
     """Fields that version 0 of a value has. Early releases wrote others under the same number, and loaders read them as
-    their own: what does not fit stops the load."""
+    their own: a value that does not fit stops the load."""
 
     CURRENT = "current"
 

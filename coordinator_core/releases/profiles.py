@@ -40,7 +40,7 @@ def parse_release(text: str) -> Release:
 
 
 def profile_for(name: str) -> Profile:
-    """Profile of a family (``S0`` … ``J4``), by its representative release."""
+    """Profile of a family (``S0`` … ``J4``), by its representative release; ``UsageError`` for another name."""
     try:
         release, coordinator = PROFILE_RELEASES[name]
     except KeyError:
@@ -63,7 +63,8 @@ def profile_names(has: Callable[[Profile], bool]) -> tuple[str, ...]:
 def chosen_profile(name: str, release: str | None, coordinator: str | None) -> Profile | None:
     """The profile that ``--profile``, ``--kafka-version`` and ``--coordinator`` ask for.
 
-    ``None`` for ``auto``: the profile is inferred from the records.
+    ``None`` for ``auto``: the profile is inferred from the records. Raises ``UsageError`` for options that exclude each
+    other, and as :func:`profile_for` and :func:`profile_for_release` do.
     """
     if release is not None:
         if name != "auto":
@@ -78,7 +79,7 @@ _LABEL = re.compile(r"\w+ \((?P<release>[\d.]+), (?P<coordinator>classic|new) co
 
 
 def profile_from_label(label: str) -> Profile:
-    """The profile that :attr:`Profile.label` was printed from, as manifests keep it."""
+    """The profile that :attr:`Profile.label` was printed from, as manifests keep it; ``UsageError`` for other text."""
     found = _LABEL.fullmatch(label)
     if found is None:
         raise UsageError(f"not a profile: {label!r}")
@@ -86,13 +87,16 @@ def profile_from_label(label: str) -> Profile:
 
 
 def profile_for_release(release: str | Release, coordinator: str | None = None) -> Profile:
-    """Profile of a release; ``coordinator`` (``classic`` or ``new``) where that release has both."""
+    """Profile of a release; ``coordinator`` (``classic`` or ``new``) where that release has both.
+
+    Raises ``UsageError`` for a release that is not in the table, and for a coordinator that the release lacks.
+    """
     number = release if isinstance(release, Release) else parse_release(release)
     return TABLE.profile(number, _loader(number, coordinator))
 
 
 def profiles_of_release(release: str) -> list[Profile]:
-    """Profiles of all coordinators of a release, the default first."""
+    """Profiles of all coordinators of a release, the default first; ``UsageError`` for an unknown release."""
     number = parse_release(release)
     return [TABLE.profile(number, loader) for loader in TABLE.coordinators(number)]
 

@@ -91,7 +91,7 @@ def _fields_added_later(key_type: int) -> Iterator[tuple[Field, Release]]:
 def release_of(evidence: Evidence) -> tuple[Release, str]:
     """The release (and coordinator, ``classic`` or ``new``) that the evidence points to.
 
-    What only one release line began to write is the strongest sign: fields, then commits of version 4, then
+    A field that only one release line began to write is the strongest sign: fields, then commits of version 4, then
     record types of groups. Between releases that write the same bytes the latest is taken.
     """
     if evidence.fields_since:

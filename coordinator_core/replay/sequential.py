@@ -83,7 +83,7 @@ class _OpenTransaction:
 class SequentialReplayer:
     """Replays the batches of one offsets partition under one profile.
 
-    ``kept_metadata`` makes of the metadata of a commit what is kept of it, for those who do not want all of it.
+    ``kept_metadata`` makes of the metadata of a commit the text to keep, for callers that do not want all of it.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SequentialReplayer:
         self.replay_data(batch, records, record, interpret(record.offset, record.key, record.value, self._profile))
 
     def replay_data(self, batch: Batch, records: Sequence[Record], record: Record, interpreted: Interpreted) -> None:
-        """Apply a ``record`` of a data batch, of which the caller has asked already what it means."""
+        """Apply a ``record`` of a data batch, which the caller has interpreted already."""
         match interpreted:
             case OffsetRecord():
                 self._count(interpreted.key_type, interpreted.version)

@@ -1,7 +1,7 @@
 """Broker software that wrote a log: Kafka, or one that keeps Kafka's records but not its rules.
 
 Redpanda is told by where its groups are: no number of offsets partitions puts them there by Kafka's hash, and one does
-by Redpanda's. What Kafka's coordinator, cleaner or loader would do with such a log says nothing of its cluster.
+by Redpanda's. Kafka's rules for coordinators, cleaner and loader say nothing of the cluster of such a log.
 """
 
 from __future__ import annotations

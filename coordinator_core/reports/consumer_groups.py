@@ -167,7 +167,7 @@ def _column(index: int, rows: Iterable[Sequence[str]], minimum: int = _NUMBER) -
 
 
 def _length(text: str) -> int:
-    """Length of what is shown, as Java's formatter counts it, in UTF-16 units."""
+    """Length of a text as Java's formatter counts it, in UTF-16 units."""
     text = visible(text)
     return len(text) + sum(character > "\uffff" for character in text)
 

@@ -48,7 +48,7 @@ def figure(
     """A figure for phones and one for desktops, of which the page's style shows one.
 
     ``heights`` are those of the axes, one below the other, in pixels; ``timed``: with one axis of time. ``draw`` fills
-    them, and is told whether there is room. ``read`` is what a screen reader says instead.
+    them, and is told whether there is room. ``read`` is the text for screen readers.
     """
     drawn = "".join(_svg(f"{title}. {read}", name, heights, draw, timed) for name in _SIZES)
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawn}</figure>"
@@ -113,7 +113,7 @@ def _svg(
 
 @cache
 def _load() -> None:
-    """Import matplotlib, without what it says about fonts and leaves in the temporary directory."""
+    """Import matplotlib, without its messages about fonts and its files in the temporary directory."""
     # Text stays text: a font of the reader may have characters that this machine's lacks.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     before = os.environ.get(_CONFIGURATION)

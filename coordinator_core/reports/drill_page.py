@@ -12,7 +12,7 @@ from coordinator_core.untrusted import visible
 Document = dict[str, Any]
 
 ROWS = 200
-"""Claims of a kind that the page shows; what is left out is counted, and in the JSON."""
+"""Claims of a kind that the page shows; rows left out are counted, and in the JSON."""
 
 LANES = 50
 """Offsets partitions that the timeline shows, those that were disturbed first."""

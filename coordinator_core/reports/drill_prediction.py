@@ -18,7 +18,7 @@ from coordinator_core.reports.text_table import text_table
 
 
 def prediction_text(prediction: Prediction) -> str:
-    """Summary and verdict, then for each step what moves: partitions, groups, answers, offsets."""
+    """Summary and verdict, then the moves of each step: partitions, groups, answers, offsets."""
     lines = list(_summary(prediction))
     for step in prediction.steps:
         lines += ["", f"step {step.number}: {step.what}"]

@@ -21,7 +21,7 @@ Document = dict[str, Any]
 PAGE, JSON = "drill.html", "drill.json"
 
 TEXT_ROWS = 50
-"""Misses that the text shows; what is left out is counted."""
+"""Misses that the text shows; rows left out are counted."""
 
 
 def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison) -> Document:
@@ -106,7 +106,7 @@ def _objectives(prediction: Prediction, seen: Observed) -> Document:
         worst = Band(max(one.low for one in outages), high)
     met = None
     if worst is not None and rto is not None:
-        # Between the two lies what the pause between probes hides.
+        # Between the two lies the pause between probes.
         met = True if worst.high is not None and worst.high <= rto else False if worst.low > rto else None
     return {
         "rto_ms": rto,

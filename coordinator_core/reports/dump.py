@@ -11,7 +11,7 @@ of which the tests normalise in one place:
 - Releases up to 3.7 print the members of a group in the order of a Scala hash map, which is imitated for
   the Scala builds that :mod:`coordinator_core.reports.scala_maps` names.
 - From 3.8 on the tool stops with an exception at a batch length below the minimum, or at records it cannot
-  iterate over; what happens here is ``on_damage``'s choice.
+  iterate over; here ``on_damage`` decides.
 - Nothing is written to stderr (``Non-consecutive offsets in`` and the like; ``regroup verify`` reports
   damage).
 """
@@ -54,10 +54,10 @@ def dump_text(
     """Text of the dump tool of ``release`` for the segments of ``log``, in UTF-8.
 
     It comes in pieces of any length, each of which is valid until the next one is asked for.  Batches whose
-    CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` what the tool prints
-    is printed, then the first damage is raised as :class:`DamagedInputError`; under ``SALVAGE`` the dump goes
-    on behind the damage, under ``RECOVER`` it shows what a starting broker keeps, and what was found is
-    appended to ``damage``.
+    CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` the output of the tool is
+    printed, then the first damage is raised as :class:`DamagedInputError`; under ``SALVAGE`` the dump goes on behind
+    the damage, under ``RECOVER`` it shows the batches that a starting broker keeps, and damage is appended to
+    ``damage``.
     """
     style = style_of(release)
     for found in _walk(log, on_damage, [] if damage is None else damage, style):

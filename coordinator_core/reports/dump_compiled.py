@@ -18,7 +18,7 @@ _ENOUGH_BYTES = 1 << 20
 
 
 class CompiledDump:
-    """Prints in one style what compiled code covers."""
+    """Prints in one style the batches that compiled code covers."""
 
     def __init__(self, style: DumpStyle) -> None:
         self._style = style
@@ -29,8 +29,8 @@ class CompiledDump:
     def segment(self, walk: SegmentWalk) -> Callable[[], Iterator[memoryview]]:
         """A function that prints the sound batches from where ``walk`` stands, and moves it behind them.
 
-        Sound is what the walk would yield without finding damage, and in whose records none is found. Each
-        piece is valid until the next one is asked for.
+        A sound batch is one that the walk would yield without finding damage in it or in its records. Each piece is
+        valid until the next one is asked for.
         """
         segment = walk.segment
         bounds = Bounds(walk.limits.max_batch_bytes, walk.limits.max_records)

@@ -97,7 +97,7 @@ class DumpStyle:
     """Style in which one family of releases prints segments; ``since`` is the first release of the family.
 
     ``line`` is the template of records in batches (``None``: no such release knows them), ``legacy_line``
-    that of messages. ``form`` is what compiled code prints of batches in place of ``texts``.
+    that of messages. ``form`` is the form that compiled code prints of batches in place of ``texts``.
     """
 
     since: Release

@@ -79,7 +79,7 @@ def tombstone_row(tombstone: Tombstone) -> Json:
 
 
 def expiry_rows(document: Json) -> list[Json]:
-    """Rows with :data:`CSV_COLUMNS`: what is due, then what is to come."""
+    """Rows with :data:`CSV_COLUMNS`: rows that are due, then rows to come."""
     return [
         {"status": status} | row
         for status, name in (("due", "tombstones"), ("forecast", "forecast"))
@@ -88,7 +88,7 @@ def expiry_rows(document: Json) -> list[Json]:
 
 
 def expiry_text(document: Json) -> str:
-    """Two tables, what is due and what comes, and how much is kept and why."""
+    """Two tables, of due offsets and of later ones, and how many are kept and why."""
     now_ms = document["now_ms"]
     parts = [
         f"Due at {time_text(now_ms)}, with a retention of {_span(document['offsets_retention_ms'])}: "

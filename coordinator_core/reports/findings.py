@@ -45,7 +45,7 @@ def findings_csv(findings: pa.Table) -> str:
 
 
 def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Iterator[str]:
-    """The verdict, every finding, what was not looked at and what is muted, line by line."""
+    """The verdict, every finding, rules not evaluated and muted ones, line by line."""
     run = summary["run"]
     yield (
         f"{summary['verdict']}: {counts_text(summary['counts'])}"

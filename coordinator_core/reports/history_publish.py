@@ -19,7 +19,7 @@ from coordinator_core.history.digest import PartDigest, table_digest
 from coordinator_core.history.table import HISTORY
 from coordinator_core.reports.history_file import parquet_pieces
 from coordinator_core.runs.place import HISTORY_DIRECTORY, check_output_outside
-from coordinator_core.runs.proof import FileProof, open_parquet, parsing, proof_of
+from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.publish import STAGING, versions
 
 TABLE, DOCUMENT = "history", "history.json"
@@ -76,8 +76,7 @@ def place_beside(run_path: str) -> str:
 
 
 class HistoryWriter:
-    """Publishes one table. A context manager: it removes what was written, directories too, unless :meth:`commit` was
-    reached.
+    """Publishes one table. A context manager: it removes its files, directories too, unless :meth:`commit` was reached.
 
     Raises :class:`UsageError` when the directory exists, and when it would lie inside one of ``sources``.
     """
@@ -108,13 +107,13 @@ class HistoryWriter:
 
     @property
     def staging_path(self) -> str:
-        """Directory for what tasks tell each other, and for files that are not whole."""
+        """Directory for messages between tasks, and for files that are not whole."""
         return storage.join(self.directory, STAGING)
 
     def commit(self, parts: Sequence[PartFile], facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the document, which makes ``parts`` count and goes without what other attempts wrote; returns it."""
+        """Write the document, which makes ``parts`` count and deletes files of other attempts; returns it."""
         parts = sorted(parts, key=lambda part: (part.offsets_partition, part.number)) or [self._no_rows()]
-        # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
+        # The directory first: an attempt that still runs can then move nothing out of it.
         storage.delete_while_written(self.staging_path)
         listed = {part.name for part in parts}
         for entry in storage.list_directory(storage.join(self.directory, TABLE)):
@@ -139,25 +138,3 @@ class HistoryWriter:
         written = write_part(self.directory, 0, 0, iter([HISTORY.empty_table()]))
         assert written is not None
         return written
-
-
-def read_published(directory: str) -> Iterator[pa.Table]:
-    """The rows of a published table, a row group at a time.
-
-    Raises :class:`UsageError` where there is none, and ``DamagedInputError`` for a file that is not what was published.
-    """
-    path = storage.join(directory, DOCUMENT)
-    if not storage.exists(path):
-        raise UsageError(f"{directory} holds no table history: it has no {DOCUMENT}")
-    try:
-        document = files.read_json(path)
-        if document["history_version"] != HISTORY_VERSION:
-            raise UsageError(f"{path} has version {document['history_version']}, this is for {HISTORY_VERSION}")
-        listed = list(zip(map(str, document["files"]), document["proofs"], strict=True))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
-    for name, proof in listed:
-        file = storage.join(directory, name)
-        with open_parquet(file, proof) as parquet, parsing(file):
-            for number in range(parquet.num_row_groups):
-                yield parquet.read_row_group(number).select(HISTORY.names).cast(HISTORY)

@@ -1,7 +1,7 @@
-"""OpenLineage events (spec 2-0-2) of a run: what it was made of, and what the rules said of it.
+"""OpenLineage events (spec 2-0-2) of a run: its inputs, and the findings of the rules.
 
 Two jobs of the namespace ``regroup``: ``<cluster>.replay`` reads the log and writes the tables, ``<cluster>.reconcile``
-reads the tables and says of each what was asserted.  Each has its START and its end.
+reads the tables and lists the assertions about each.  Each has its START and its end.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _job(
 
 
 def _inputs(manifest: Mapping[str, Any]) -> list[Event]:
-    """The directories that the run was made of, with what was read below each."""
+    """The directories that the run was made of, with the files read below each."""
     sources, below = manifest["sources"], {source: [0, 0] for source in manifest["sources"]}
     for segment in manifest["inputs"]:
         for source in sources:

@@ -32,7 +32,7 @@ def write_textfile(directory: str, cluster: str, text: str) -> str:
 
 
 def push_metrics(url: str, cluster: str, text: str) -> None:
-    """Replace what the Pushgateway at ``url`` holds of the cluster: PUT of the group ``job="regroup", cluster``.
+    """Replace the metrics of a cluster at the Pushgateway ``url``: PUT of the group ``job="regroup", cluster``.
 
     Raises :class:`UsageError` for a URL that is none, :class:`RegroupError` when the gateway does not take it.
     """

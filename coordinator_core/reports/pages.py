@@ -22,7 +22,7 @@ def page(template: str, **values: Any) -> str:
     """The template with ``values``, and with ``style`` and ``style_hash`` (for its content policy).
 
     ``page.html`` takes ``sections``, anchors and titles for its navigation, and of the template ``skip_to``,
-    the anchor of what matters most.
+    the anchor of the most important section.
     """
     style = files("coordinator_core.reports").joinpath("run.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

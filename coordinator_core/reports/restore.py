@@ -34,7 +34,7 @@ def records_of(rows: Iterable[Row]) -> Records:
 
 
 def plan_text(plan: Plan, digest: str) -> Iterator[str]:
-    """Lines for a terminal: what is blocked first, then what skips most records, then what reads most again."""
+    """Lines for a terminal: blocked rows first, then rows that skip most records, then rows that read most again."""
     counts = plan.counts()
     yield f"plan:       {digest}"
     yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)} (cluster {plan.cluster_id})"

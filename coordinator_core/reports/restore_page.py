@@ -1,4 +1,4 @@
-"""A restore plan as one HTML page, for the person who approves it: what speaks against it first."""
+"""A restore plan as one HTML page, for the person who approves it: objections first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROWS = 200
-"""Offsets and groups that the page has rows of; what is left out is counted, and in the plan."""
+"""Offsets and groups that the page has rows of; rows left out are counted, and in the plan."""
 
 DRAWN = 14
 """Groups that the picture has bars of."""
@@ -122,7 +122,7 @@ def _records(row: Row, number: int | None) -> str:
 
 
 def _picture(groups: Sequence[GroupPlan]) -> str:
-    """Bars of the groups: what each skips to the right, what it reads again to the left."""
+    """Bars of the groups: records that each skips to the right, records that it reads again to the left."""
     told = [(visible(group.group_id), records_of(group.rows)) for group in groups]
     moving = [(name, found) for name, found in told if found.skipped or found.read_again]
     if not moving:

@@ -83,7 +83,7 @@ class _Metrics(Collector):
         )
         yield from self._of_groups()
         yield from self._of_lag()
-        # Last: it says what all the others left out.
+        # Last: it counts the series that all the others left out.
         yield self._labelled(
             "regroup_series_left_out",
             "Series of a metric that were too many, or whose names look alike",

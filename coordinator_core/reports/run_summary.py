@@ -21,7 +21,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>|~@])")
 
 
 def run_summary(report: Document, *, page: str | None = None) -> str:
-    """The verdict, the worst findings and what changed; ``page`` is where the whole report is."""
+    """The verdict, the worst findings and the changes; ``page`` is where the whole report is."""
     return "\n".join(_lines(report, page)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Output of ``regroup stats``: origin of the bytes of an offsets log, and what blocks its cleaning."""
+"""Output of ``regroup stats``: origin of the bytes of an offsets log, and obstacles to its cleaning."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _type_name(key_type: int | None) -> str | None:
 
 
 def stats_text(document: Json, *, top: int) -> str:
-    """The partitions, what blocks their cleaning, and the ``top`` heaviest groups, topics and clients."""
+    """The partitions, obstacles to their cleaning, and the ``top`` heaviest groups, topics and clients."""
     header = "PARTITION BYTES RECORDS COMPACTED CLEANED DIRTY-RATIO LAST-STABLE LOG-END"
     lines = text_table(header, map(_partition_row, document["partitions"]))
     blockers = [

@@ -16,7 +16,7 @@ _MARK_ROOM = 16
 class Lane:
     """One row. ``stretches`` are CSS class, begin and end; ``expected`` is drawn below them: begin and end.
 
-    ``text`` is what is read out.
+    ``text`` is read out.
     """
 
     label: str

@@ -39,7 +39,7 @@ _STATE_TOPICS = ("-changelog", "-repartition")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Decisions of the operator. ``topics``: only these; ``delete_others``: what the source has not goes.
+    """Decisions of the operator. ``topics``: only these; ``delete_others``: offset keys that the source lacks go.
 
     ``other_topics``: the offsets were committed for topics of the same names that are others (made again, or of
     another cluster), and are meant for these. ``new_share_groups``: absent groups become share groups.

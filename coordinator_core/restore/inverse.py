@@ -1,4 +1,4 @@
-"""The way back: what an apply has begun, read from its journal, as a plan of its own."""
+"""The way back: the changes that an apply has begun, read from its journal, as a plan of its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def begun(plan: Plan, events: Iterable[Event]) -> list[GroupPlan]:
 
 
 def inverse(groups: Sequence[GroupPlan], target: Target) -> list[GroupPlan]:
-    """A plan that gives ``groups`` back what they held before, as they stand now in ``target``.
+    """A plan that gives ``groups`` back their earlier offsets, from their present ones in ``target``.
 
     Offsets that were made are deleted, and groups that were made, unless others have committed in them since.
-    A key that holds neither what was written nor what was there before is blocked: somebody else has committed.
+    A key that holds neither the value written nor the one before is blocked: somebody else has committed.
     """
     return [_inverse(group, target.group(group.group_id), target) for group in groups]
 
@@ -56,6 +56,6 @@ def _back(row: Row, now: TargetGroup, log: LogRange) -> Row:
         return changed_row(key, held, held, log, "it is as it was before")
     if value_of(held) != value_of(row.after):
         found = "nothing is committed" if held is None else f"offset {held.offset} is committed"
-        why = f"somebody else has committed since: {found}, which is neither what was written nor what was before"
+        why = f"somebody else has committed since: {found}, which is neither the value written nor the one before"
         return replace(changed_row(key, held, after, log, why), action=Action.BLOCKED)
     return changed_row(key, held, after, log, "it was made by the restore" if after is None else "it was so before")

@@ -1,4 +1,4 @@
-"""A plan as values: for every offset key what it holds, what it shall hold, and what follows from that.
+"""A plan as values: for every offset key its present value, its new value, and the consequences.
 
 A plan is a file of canonical JSON (sorted keys, no spaces, ASCII) with the SHA-256 of itself. Nothing is written to a
 cluster that is not in a plan.
@@ -86,7 +86,7 @@ WRITES = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One offset key. ``before`` is what the target holds, ``after`` what it shall hold; ``None``: nothing.
+    """One offset key. ``before`` is the value in the target, ``after`` the new one; ``None``: nothing.
 
     ``read_again`` and ``skipped`` count offsets of the topic's log between the two, ``left`` those from ``after`` to
     its end; ``None`` where they cannot be known. Offsets are not all records: transaction markers and cleaned
@@ -115,9 +115,9 @@ class GroupPlan:
     """One group of the target with all its offset keys, those that stay too.
 
     ``action`` is ``DELETE`` where the group goes (DeleteGroups), ``CREATE`` where it is absent, ``BLOCKED`` where a row
-    is. ``state`` and ``members`` are as of the plan; ``type`` is what an absent group becomes. ``state_digest`` is that
-    of the group's offsets once the plan is applied (:func:`state_digest`). Offsets of a share group are its start
-    offsets, which have neither leader epoch nor metadata.
+    is. ``state`` and ``members`` are as of the plan; ``type`` is the type that an absent group gets. ``state_digest``
+    is that of the group's offsets once the plan is applied (:func:`state_digest`). Offsets of a share group are its
+    start offsets, which have neither leader epoch nor metadata.
     """
 
     group_id: str
@@ -137,7 +137,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan of what is written to a cluster, with its sources. Groups are in order, and their rows too."""
+    """Plan of a restore, with its sources. Groups are in order, and their rows too."""
 
     kind: str
     cluster_id: str | None
@@ -325,9 +325,9 @@ _PARTS = {"record_offset": Position, "read_again": Row, "state_digest": GroupPla
 
 
 def kafka_csv(plan: Plan) -> list[str]:
-    """Rows ``group,topic,partition,offset`` of what is created and updated, for Kafka's ``--from-file``.
+    """Rows ``group,topic,partition,offset`` of the offsets created and updated, for Kafka's ``--from-file``.
 
-    That tool sets neither epoch nor metadata, and deletes nothing.
+    The tool sets neither epoch nor metadata, and deletes nothing.
     """
     return [
         exact_row((row.group_id, row.topic, row.partition, row.after.offset))

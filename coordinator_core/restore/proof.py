@@ -31,7 +31,7 @@ _SHOWN = 60
 
 
 class Added(NamedTuple):
-    """A record that the log has got since the apply began, and what it means."""
+    """A record that the log has got since the apply began, and its meaning."""
 
     offsets_partition: int
     record_offset: int
@@ -40,7 +40,7 @@ class Added(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The record that holds what was planned for an offset key."""
+    """The record that holds the planned value of an offset key."""
 
     key: OffsetKey
     offsets_partition: int
@@ -78,11 +78,11 @@ def prove(
     answered: Mapping[str, TargetGroup],
     texts: LongTexts | None = None,
 ) -> Proof:
-    """Compare a plan with the records added since its apply began, the replayed state, and what coordinators answer.
+    """Compare a plan with the records added since its apply began, the replayed state, and the answers of coordinators.
 
     A foreign record in one of its groups is a problem, which says as far as the log tells by whom it is: verify before
     consumers start. Of share groups the offsets topic has no offsets: their coordinators alone are compared.
-    ``texts`` has what digests stand for in ``states``.
+    ``texts`` has the metadata that digests stand for in ``states``.
     """
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
@@ -129,7 +129,7 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
                     proof.problems.append(f"{at} is foreign: it changes group {group_id!r} itself{who}")
     for key, row in rows.items():
         if row.action in WRITES and key not in found:
-            proof.problems.append(f"no record has what was planned for group {key.group_id!r}, {_name(key)}")
+            proof.problems.append(f"no record has the planned value of group {key.group_id!r}, {_name(key)}")
 
 
 def _note_members(members: dict[str, str], names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:

@@ -1,4 +1,5 @@
-"""The ways out when a coordinator does not load a partition: another release, a log without what stops it, other names.
+"""The ways out when a coordinator does not load a partition: another release, a log without the records that stop it,
+other names.
 
 A coordinator that stops while it loads answers for none of the groups of that partition, and will not until the record
 is gone: ``CoordinatorLoaderImpl`` gives up, and nothing tries again before the leader changes.
@@ -37,7 +38,7 @@ class RepairError(RegroupError):
 class Stuck:
     """An offsets partition that ``stop`` keeps from loading. ``refused``: all records that the loader would stop at.
 
-    ``state`` is what the log says, read on behind them. ``loaded_by`` are the profiles of the table of releases that
+    ``state`` is the state of the log, read on behind them. ``loaded_by`` are the profiles of the table of releases that
     load it. ``names`` has for each group the nearest new name that hashes to a partition that loads; it is empty where
     none does. A load that never ends keeps all partitions of its broker from being loaded.
     """
@@ -126,7 +127,7 @@ def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFai
     """Write the partition without the records that ``profile`` refuses; these records.
 
     An empty last segment and batches too large for it, at which its loads never end, are left out and compressed. The
-    rest is as it was: offsets, batches, markers. :class:`RepairError` when what is left does not load or has other
+    rest is as it was: offsets, batches, markers. :class:`RepairError` when the remaining log does not load or has other
     committed offsets than the log read on behind the refused records; ``directory`` is then of no use.
     """
     (before,) = _replayed(log, profile)

@@ -49,7 +49,7 @@ class Scenario:
 
 
 def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
-    """``orders`` or ``orders:0,1``, as Kafka's ``--topic``."""
+    """Partitions by topic (``None``: all) of texts like ``orders:0,1`` (Kafka's ``--topic``); else ``UsageError``."""
     found: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -61,7 +61,7 @@ def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
 
 
 def parse_duration_ms(text: str) -> int:
-    """``PnDTnHnMnS`` (``java.time.Duration.parse``) in milliseconds."""
+    """``PnDTnHnMnS`` (``java.time.Duration.parse``) in milliseconds; ``UsageError`` for other text."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise UsageError(f"--by-duration {text}: expected PnDTnHnMnS, such as PT1H")
@@ -70,7 +70,10 @@ def parse_duration_ms(text: str) -> int:
 
 def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dict[OffsetKey, Position | None]:
     """Offset keys that a scenario moves where no source names them: what the groups (``None``: all) have committed, and
-    all chosen partitions of chosen topics; with the committed offset."""
+    all chosen partitions of chosen topics; with the committed offset.
+
+    Raises ``UsageError`` for a named group without committed offsets where no topic is named.
+    """
     found: dict[OffsetKey, Position | None] = {}
     for group_id in sorted(target.groups) if groups is None else groups:
         held = target.group(group_id).offsets
@@ -95,7 +98,8 @@ def moved(
     """Offsets to which a scenario puts each offset key of ``base``. ``at_time`` are the offsets of the first
     records at or after its time; -1 where there is none.
 
-    An offset that changes has neither the leader epoch nor the metadata of the one before: both tell of that.
+    An offset that changes has neither the leader epoch nor the metadata of the one before: both tell of that. Raises
+    ``UsageError`` for an offset key that the scenario cannot move.
     """
     positions = {}
     warnings: dict[str, tuple[str, ...]] = {}

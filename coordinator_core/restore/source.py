@@ -58,7 +58,7 @@ def wanted_of(
 def _open_at_source(unstable: Mapping[tuple[str, int], tuple[int, ...]]) -> tuple[str, ...]:
     producers = sorted({producer for each in unstable.values() for producer in each})
     named = ", ".join(map(str, producers))
-    return (f"a transaction of producer {named} was open at the source: what it committed is not taken",)
+    return (f"a transaction of producer {named} was open at the source: its commits are not taken",)
 
 
 def states_at(
@@ -167,7 +167,10 @@ def wanted_before(
 
 
 def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    """The rows of a CSV that are not empty, each with its place for errors. Line ends in quotes are part of a name."""
+    """The rows of a CSV that are not empty, each with its place for errors. Line ends in quotes are part of a name.
+
+    Raises ``UsageError`` with the line that is no CSV.
+    """
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in rows:

@@ -80,8 +80,8 @@ class Target:
 def position_of(
     offset: CommittedOffset, offsets_partition: int, topic_id: str | None, texts: LongTexts | None = None
 ) -> Position:
-    """A replayed committed offset; ``topic_id`` is taken where the record has none, ``texts`` has what digests stand
-    for in a state without whole metadata."""
+    """A replayed committed offset; ``topic_id`` is taken where the record has none, ``texts`` has the metadata that
+    digests stand for in a state without whole metadata."""
     return Position(
         offset.committed_offset,
         NO_EPOCH if offset.leader_epoch is None else offset.leader_epoch,

@@ -71,7 +71,7 @@ def beside_log(paths: Sequence[str]) -> Beside:
 
 
 def beside_run(run: Run) -> Beside:
-    """Files that ``run`` leads to: its log, as long as that holds what the run has read, and the files beside it.
+    """Files that ``run`` leads to: its log, as long as that holds the segments of the run, and the files beside it.
 
     Files beside a log that has been written to since the run are of another time, and are not used.
     """
@@ -88,7 +88,7 @@ def beside_run(run: Run) -> Beside:
         partitions[entry["offsets_partition"]] += int(entry["bytes"])
     found = Beside(log=sources, log_bytes=partitions.total(), partition_bytes=max(partitions.values()))
     if max(change) > 0:
-        notes = ("the log has grown since the run was made: what lies beside it is of another time",)
+        notes = ("the log has grown since the run was made: the files beside it are of another time",)
         return replace(found, notes=notes)
     return replace(beside_log(sources), log_bytes=found.log_bytes, partition_bytes=found.partition_bytes)
 

@@ -24,9 +24,8 @@ _NO_SETTINGS = RuleSettings()
 class Reconciliation:
     """Result of all rules on a run.
 
-    Every rule of the catalogue is in exactly one of ``evaluated``, ``not_evaluated`` (code to what is
-    missing) and ``not_applicable`` (code to the reason).  ``findings`` is of schema ``FINDINGS``; those with
-    ``muted`` do not count.
+    Every rule of the catalogue is in exactly one of ``evaluated``, ``not_evaluated`` (code to the missing input) and
+    ``not_applicable`` (code to the reason).  ``findings`` is of schema ``FINDINGS``; those with ``muted`` do not count.
     """
 
     findings: pa.Table
@@ -65,7 +64,7 @@ class Hits:
     """Result of one rule on some offsets partitions.
 
     ``each`` has a finding for each of ``count`` hits, ``together`` one for each group: what counts when all
-    parts together have more hits than the limit.  What cannot be asked for any more is ``None``.
+    parts together have more hits than the limit.  Inputs that cannot be asked for any more are ``None``.
     """
 
     code: str

@@ -24,8 +24,8 @@ _REASONS = tuple(Reason)
 
 
 def _expired(facts: Facts, limits: Limits) -> pa.Table:
-    """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for
-    longer than is assumed here, they are most of what there is."""
+    """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for longer
+    than is assumed here, they are most of all offsets."""
     retention, then = int(limits["offsets_retention_ms"]), facts.now_ms - int(limits["expiry_grace_ms"])
     rules = facts.profile.expiry
     offsets = facts.offsets

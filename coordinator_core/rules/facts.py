@@ -42,7 +42,7 @@ class Assigned:
 
 @dataclass
 class Facts:
-    """One run, and what is known besides; columns are read when they are asked for."""
+    """One run, and the facts besides it; columns are read when they are asked for."""
 
     run: Run
     topics: Topics | None = None
@@ -201,7 +201,7 @@ class Facts:
         found[rows[rows >= 0]] = True
         return found
 
-    # Members: what they own, what they subscribe to
+    # Members: owned partitions, subscribed topics
 
     @cached_property
     def _owned(self) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The table ``findings``: what rules found, in words and with coordinates."""
+"""The table ``findings``: hits of rules, in words and with coordinates."""
 
 from __future__ import annotations
 

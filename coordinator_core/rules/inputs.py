@@ -41,8 +41,8 @@ class Inputs:
         settings_file: Path | None = None,
         codes: Sequence[str] = (),
     ) -> Inputs:
-        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be, and for
-        a run of a log that is not Kafka's.
+        """The inputs at these paths; :class:`UsageError` for an input that is missing or of another kind, and for a run
+        of a log that is not Kafka's.
 
         Thresholds that the file of settings does not have are those of the brokers, where the topics tell them.
         """
@@ -89,7 +89,7 @@ _ARGUMENTS = {
 
 
 def app_arguments(given: Mapping[str, object]) -> list[str]:
-    """Arguments of the Spark application ``reconcile``, by what they are: ``topics_file``, ``against``, ``log``,
+    """Arguments of the Spark application ``reconcile``, by kind: ``topics_file``, ``against``, ``log``,
     ``transaction_log``, ``settings_file``, ``codes``; a path, several, or ``None``."""
     found = []
     for name, option in _ARGUMENTS.items():

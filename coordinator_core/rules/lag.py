@@ -1,9 +1,9 @@
 """Lag and status of every group and partition, on one cut: the run's commits and the topics' ends.
 
-Lag begins at the log start: what retention has deleted cannot be read any more.  It is never negative: what was
-committed beyond the end that the topic snapshot knows has lag 0 (rule R31 says what that means).  A partition that
-a member owns and nobody has committed has the status ``no_commit`` and no lag.  With a previous run there are also
-those of Burrow's statuses that two moments can show.
+Lag begins at the log start: records that retention has deleted cannot be read any more.  It is never negative: an
+offset committed beyond the end that the topic snapshot knows has lag 0 (rule R31 explains it).  A partition that a
+member owns and nobody has committed has the status ``no_commit`` and no lag.  With a previous run there are also those
+of Burrow's statuses that two moments can show.
 """
 
 from __future__ import annotations

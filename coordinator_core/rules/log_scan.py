@@ -1,4 +1,4 @@
-"""One reading of the log, for rules about what the tables of a run no longer show.
+"""One reading of the log, for rules about events that the tables of a run no longer show.
 
 It gives signs of the raw log and the histories of groups. Damaged batches are left out: rule R03 finds them.
 """
@@ -171,7 +171,7 @@ class _PartitionScan:
             self._scan.layouts.append((self._place(record_offset), names[0], names[1], layout))
 
     def finish(self) -> None:
-        """Compare the keys that stand at the end: by offset key, whatever their type and spelling."""
+        """Compare the keys that stand at the end: by offset key, of any type and spelling."""
         first: dict[tuple[int, str, str, int], int] = {}
         for key, offset in self._live.items():
             offset_key = _offset_key(key)

@@ -1,4 +1,4 @@
-"""A rule: texts that say what it finds, why it matters and what to do, and the function that finds it."""
+"""A rule: texts for the finding, its reason and its remedy, and the function that finds it."""
 
 from __future__ import annotations
 

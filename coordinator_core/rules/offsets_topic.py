@@ -1,4 +1,4 @@
-"""Rules about how the cluster keeps the offsets topic, and about topics that are not what was committed for."""
+"""Rules about how the cluster keeps the offsets topic, and about topics that differ from the committed ones."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _skewed(facts: Facts, limits: Limits) -> pa.Table:
 def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
     """Closed segments that were never cleaned although most of them could go, for longer than it takes.
 
-    What was cleaned is told from the cleaner's checkpoint, else from record offsets that are gone.
+    The cleaned part is told from the cleaner's checkpoint, else from record offsets that are gone.
     """
     config = {} if facts.topics is None else _kept(facts).config
     least = float(config.get("min.cleanable.dirty.ratio", _MIN_CLEANABLE_RATIO))

@@ -6,6 +6,7 @@ import math
 from contextlib import suppress
 
 from coordinator_core import storage
+from coordinator_core.runs.place import directories_of
 from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
 
 
@@ -20,7 +21,7 @@ def previous_run(run: Run) -> Run | None:
 
 
 def newest_run(output: str, cluster: str) -> Run | None:
-    """The newest published run of a cluster, whatever the gate says of it; ``None`` when there is none.
+    """The newest published run of a cluster, with any verdict of the gate; ``None`` when there is none.
 
     It is that of the last window (by name) that has one, or that of ``latest.json``: windows may have any name.
     """
@@ -31,24 +32,15 @@ def newest_run(output: str, cluster: str) -> Run | None:
 
 
 def _newest_of_windows(cluster: str, *, before_ms: float = math.inf) -> Run | None:
-    for directory in reversed(_directories(cluster)):
+    for directory in reversed(directories_of(cluster)):
         earlier = [
             found
-            for path in _directories(directory)
+            for path in directories_of(directory)
             if is_run(path) and (found := _opened(path)) is not None and found.now_ms < before_ms
         ]
         if earlier:
             return max(earlier, key=lambda found: (found.now_ms, found.path))
     return None
-
-
-def _directories(path: str) -> list[str]:
-    """Directories of windows or runs; names with an underscore are for other things."""
-    return [
-        entry.path
-        for entry in storage.list_directory(path)
-        if entry.is_directory and not entry.name.startswith(("_", "."))
-    ]
 
 
 def _opened(path: str) -> Run | None:

@@ -1,9 +1,8 @@
 """Findings as a table beside the run that they are about.
 
-``<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet``, then ``reconciliation.json``, which
-says what was looked at.  The run itself is never written into.  The id is a hash of everything that decides
-the findings (the run's state, the inputs, the settings, the version), so the same question has one place, and
-asking it again changes nothing.
+``<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet``, then ``reconciliation.json``, which names the
+inputs.  The run itself is never written into.  The id is a hash of everything that decides the findings (the run's
+state, the inputs, the settings, the version), so the same question has one place, and asking it again changes nothing.
 """
 
 from __future__ import annotations

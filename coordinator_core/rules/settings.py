@@ -88,7 +88,7 @@ def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
 
 
 def settings_from(document: Any, codes: Collection[str]) -> RuleSettings:
-    """Settings from a parsed document; otherwise as :func:`read_settings`."""
+    """Settings from a parsed document; ``UsageError`` as :func:`read_settings`."""
     known = {"severities": dict, "thresholds": dict, "mutes": list}
     _only(document, known, "rule settings")
     for name, kind in known.items():

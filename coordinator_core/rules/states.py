@@ -1,4 +1,4 @@
-"""Rules about what belongs together: groups and offsets, transactions and what they hold up."""
+"""Rules about things that belong together: groups and offsets, transactions and the offsets that they hold up."""
 
 from __future__ import annotations
 

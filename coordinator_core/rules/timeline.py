@@ -1,4 +1,4 @@
-"""Rules over history: what the tables of a run no longer show, because only the newest value of a key stands there.
+"""Rules over history: the tables of a run no longer show it, because only the newest value of a key stands there.
 
 They look for the signs that ``coordinator_core.history.signs`` knows. Each offsets partition is judged alone: findings
 are the same however the partitions are shared out.

@@ -36,7 +36,7 @@ _THRESHOLDS = {
     "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "transaction_max_timeout_ms": ("transaction.max.timeout.ms", 1),
 }
-"""Settings of brokers or of the offsets topic behind thresholds, and what they are multiplied with."""
+"""Settings of brokers or of the offsets topic behind thresholds, and their factors."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Topics:
     arrays are those of topic ``i``, in their order; ``UNKNOWN`` where there is none.
 
     ``start`` and ``end`` are offsets, ``oldest_epoch`` and ``epoch`` the leader epochs of the first record and of
-    now, ``first_record_ms`` the time of the record at offset 0. ``tells``: what the file has for rules.
+    now, ``first_record_ms`` the time of the record at offset 0. ``tells``: the facts of the file for rules.
     """
 
     path: str
@@ -118,7 +118,7 @@ def configured_retention_ms(topics: Topics | None) -> int | None:
 
 
 def read_topics(path: str) -> Topics:
-    """Read a ``topics.json``: what ``regroup capture`` writes, or a list of topics in snake_case.
+    """Read a ``topics.json``: the file that ``regroup capture`` writes, or a list of topics in snake_case.
 
     Both ``{"topics": {name: {"topicId", "partitionInfo": [{"partition", "startOffset", "endOffset"}]}}}`` and
     ``{"topics": [{"name", "topic_id", "partitions": [{"partition", "start_offset", "end_offset"}]}]}`` are

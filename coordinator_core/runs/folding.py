@@ -62,8 +62,8 @@ class Run:
 class Folding:
     """Runs folded side by side, begun in their order; a bounded number ahead of the consumer of the results.
 
-    A thread that finds none to begin takes a part of what another one has left. What ``kept`` gives for a task is its
-    result, and takes no room: it is read when it is merged.
+    A thread that finds none to begin takes a part of the work that another one has left. The value of ``kept`` for a
+    task is its result, and takes no room: it is read when it is merged.
     """
 
     def __init__(

@@ -108,15 +108,15 @@ class Tables:
     def register(self, run: Run, branch: str = MAIN) -> Registration:
         """Let ``branch`` have ``run``, in place of another run of its window; repeated, it changes nothing.
 
-        :class:`DamagedInputError` when a file is not what was published; :class:`CatalogError` too where another run
-        of the window came into the branch meanwhile: then its tables may have either.
+        :class:`DamagedInputError` when a file differs from the published one; :class:`CatalogError` too where another
+        run of the window came into the branch meanwhile: then its tables may have either.
         """
         place = run_place(run)
         files = {name: _files_of(run, name) for name in sorted(run.manifest["tables"]) if name in TABLES}
         facts = _facts(run)
         with self._said():
             self._catalog.create_namespace_if_not_exists(self.namespace)
-        # Before any commit: what a catalogue refers to must not be pruned meanwhile.
+        # Before any commit: runs that a catalogue refers to must not be pruned meanwhile.
         note_registration(place.path, self.catalog, self.namespace)
         others: set[str] = set()
         changed = []
@@ -140,7 +140,7 @@ class Tables:
                 note_registration(other.path, self.catalog, self.namespace)
 
     def _check_whole(self, place: RunPlace, branch: str, files: Mapping[str, Mapping[str, _File]]) -> None:
-        """Of two registrations of a window at once, the one that ends later sees what the other has left in a table."""
+        """Of two registrations of a window at once, the one that ends later sees the tables of the other."""
         with self._said():
             there = {name: _entries(self._table(name), branch, place).keys() for name in files}
         if any(there[name] != wanted.keys() for name, wanted in files.items()):
@@ -253,7 +253,7 @@ def redacted(text: str, properties: Mapping[str, object]) -> str:
 def run_place(run: Run) -> RunPlace:
     """Output, cluster, window and id of a run, by its path.
 
-    :class:`UsageError` where the manifest has others: it was moved, and what it is called would be told by nothing.
+    :class:`UsageError` where the manifest has others: it was moved, and nothing would tell its name.
     """
     path = os.path.abspath(storage.local_path(run.path)) if storage.is_local(run.path) else run.path
     above, run_id = storage.split(path)
@@ -280,7 +280,7 @@ def _properties(name: str) -> dict[str, str]:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Properties of a snapshot: what proves the run."""
+    """Properties of a snapshot: the proof of the run."""
     manifest = bytes(storage.read(storage.join(run.path, MANIFEST)))
     return {
         **{f"regroup.{name.replace('_', '-')}": str(run.manifest[name]) for name in PARTITIONS.values()},

@@ -13,7 +13,7 @@ from coordinator_core.runs.read import Run
 def snapshot_of_run(run: Run) -> Snapshot:
     """The segments that ``run`` has read, with the sizes in bytes that they had then.
 
-    What was written behind them since is left out. Raises :class:`UsageError` where one is gone or has become shorter.
+    Batches written behind them since are left out. Raises :class:`UsageError` where one is gone or has become shorter.
     """
     read: dict[int, list[SegmentFile]] = {}
     for entry in run.manifest["inputs"]:

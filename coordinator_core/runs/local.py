@@ -62,7 +62,7 @@ def replay_snapshot(
     ``whole_metadata`` and ``long_texts`` are those of :meth:`MergedPartition.to_state`.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
-    segments; else appends what it found to ``damage``, in that order. Raises it too where names, group records and
+    segments; else appends all damage to ``damage``, in that order. Raises it too where names, group records and
     metadata of all partitions together are more than may stand of a log of this size.
     """
     damage += check_source(source, on_damage)
@@ -84,26 +84,13 @@ def _too_much_together(log: PartitionLog, allowance: int) -> DamagedInputError:
     return DamagedInputError(too_large(log.segments[0].path, what, allowance))
 
 
-def replay_partitions(
-    source: Snapshot | Pin,
-    profile: Profile,
-    *,
-    on_damage: OnDamage = OnDamage.FAIL,
-    cache: FoldCache | None = None,
-    whole_metadata: bool = True,
-) -> Iterator[tuple[PartitionState, PartitionFacts]]:
-    """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
-
-    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
-    """
-    for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
-        yield merged.to_state(whole_metadata=whole_metadata), facts
-
-
 def merged_partitions(
     source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
 ) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
-    """Like :func:`replay_partitions`, without making an object of every offset."""
+    """Merged state and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
+
+    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
+    """
     with _Replay(source, profile, on_damage, cache) as replay:
         # Modules that merge are loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
@@ -181,7 +168,7 @@ def replay_to_run(
 
 
 def _inferred(snapshot: Snapshot) -> Profile:
-    # Loading what looks at records takes time that a run with a given profile need not.
+    # Modules that look at records take time to load, which a run with a given profile saves.
     from coordinator_core.fold.inference import infer_profile
 
     return infer_profile(snapshot.partitions)

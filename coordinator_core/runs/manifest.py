@@ -23,8 +23,8 @@ class PartitionFacts:
     """Facts of one offsets partition.
 
     ``fingerprints`` and ``next_offsets`` (the offset behind the last record) are by segment path, of the
-    bytes that were read; ``damage`` is what was wrong with them.  ``cache_uses`` counts segments by what the
-    fold cache did for them.
+    bytes that were read; ``damage`` is the damage in them.  ``cache_uses`` counts segments by their use of the fold
+    cache.
     """
 
     fingerprints: Mapping[str, str]
@@ -122,7 +122,7 @@ class ReplayFacts:
         others = redpanda_num_partitions(self.snapshot)
         if others is not None:
             return others, REDPANDA
-        # Some groups are in wrong partitions whatever the number is: the rules say so, of the default.
+        # Some groups are in wrong partitions for every number: the rules say so, of the default.
         return max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), KAFKA
 
 

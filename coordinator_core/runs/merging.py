@@ -96,7 +96,7 @@ def merge_partition(
 
 
 def group_tables(merged: MergedPartition, facts: PartitionFacts, *, now_ms: int) -> tuple[Tables, PartitionFacts]:
-    """The tables of a merged partition, all but ``offsets`` and ``segments``; its facts with what the groups add: how
+    """The tables of a merged partition, all but ``offsets`` and ``segments``; its facts with those of the groups: how
     many offsets partitions there are, and names of topics."""
     tables = merged_tables(merged, now_ms=now_ms)
     consumer_groups = (group for group in merged.groups.values() if isinstance(group, ConsumerGroup))

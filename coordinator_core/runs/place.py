@@ -68,11 +68,20 @@ def new_run_id() -> str:
 
 
 def default_window(now_ms: int) -> str:
-    """The window of a run that was given none: the UTC day of ``now_ms``."""
+    """The window of a run that was given none: the UTC day of ``now_ms`` (epoch ms); ``UsageError`` past year 9999."""
     try:
         return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%d}"
     except (OverflowError, ValueError):
         raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window") from None
+
+
+def directories_of(path: str) -> list[str]:
+    """Paths of the windows of a cluster, or of the runs of a window; names with an underscore are for other things."""
+    return [
+        entry.path
+        for entry in storage.list_directory(path)
+        if entry.is_directory and not entry.name.startswith(("_", "."))
+    ]
 
 
 def check_output_outside(output: str, sources: Iterable[str]) -> None:

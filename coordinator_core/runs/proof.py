@@ -37,7 +37,7 @@ def proof_of(path: str) -> FileProof:
 
 
 def check_file(path: str, proof: FileProof) -> None:
-    """:class:`DamagedInputError` unless the file is, byte for byte, what was published."""
+    """:class:`DamagedInputError` unless the file is, byte for byte, the published one."""
     with _opened(path) as file:
         _check_size(path, file, proof)
         _check(path, "its content", _sha256(file), proof["sha256"])
@@ -46,8 +46,8 @@ def check_file(path: str, proof: FileProof) -> None:
 def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.ParquetFile:
     """A file of a run, to be closed; ``options`` are those of ``ParquetFile``.
 
-    :class:`DamagedInputError` when it is not what was published (a small file) or its size or footer is not (a
-    large one), and when it is no Parquet. Runs of earlier versions tell no ``proof``.
+    :class:`DamagedInputError` when it differs from the published one (a large file: in size or footer), and when it is
+    no Parquet. Runs of earlier versions tell no ``proof``.
     """
     file = _opened(path)
     try:
@@ -70,9 +70,9 @@ def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.Parqu
 
 @contextmanager
 def parsing(path: str) -> Iterator[None]:
-    """:class:`DamagedInputError` for what Arrow cannot make anything of: whoever can write a file can write its digest.
+    """:class:`DamagedInputError` for bytes that Arrow cannot read, even with the right digest: a writer can make both.
 
-    What the file system says, and a lack of memory, is raised as it is.
+    Errors of the file system, and a lack of memory, are raised as they are.
     """
     try:
         yield

@@ -2,7 +2,7 @@
 
 Kinds: ``runs``, each with its findings, its report and its table ``history``, and ``pins``. A run goes only when
 ``latest.json`` does not name it, the findings of no run that stays compare with it, and no catalogue refers to its
-files. Nothing of the last day goes, whatever was asked for: a task may be at it.
+files. Nothing of the last day goes, with any options: a task may be at it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Any
 from coordinator_core import files, storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import UsageError
-from coordinator_core.runs.place import BESIDE_DIRECTORIES, FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION
+from coordinator_core.runs.place import (
+    BESIDE_DIRECTORIES,
+    FINDINGS_DIRECTORY,
+    PINS_DIRECTORY,
+    RECONCILIATION,
+    directories_of,
+)
 from coordinator_core.runs.publish import LATEST, MANIFEST
 from coordinator_core.runs.registered import Registry, is_registered
 from coordinator_core.storage import Entry
@@ -126,17 +132,8 @@ def _at_ms(entry: Entry) -> int:
 
 
 def _runs(place: str) -> Iterator[str]:
-    for window in _directories(place):
-        yield from _directories(window)
-
-
-def _directories(path: str) -> list[str]:
-    """Windows or runs; names with an underscore are for other things."""
-    return [
-        entry.path
-        for entry in storage.list_directory(path)
-        if entry.is_directory and not entry.name.startswith(("_", "."))
-    ]
+    for window in directories_of(place):
+        yield from directories_of(window)
 
 
 def _pins(place: str) -> Iterator[Entry]:

@@ -110,7 +110,7 @@ class RunWriter:
     def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
         """Let files that tasks have put into their tables (:class:`StagedTables`) count, in the order given.
 
-        What other attempts of those tasks have written goes when the run is committed.
+        Files of other attempts of those tasks go when the run is committed.
         """
         for file in staged:
             self._files[file.table].append(file)
@@ -157,7 +157,7 @@ class RunWriter:
         return manifest
 
     def _remove_other_attempts(self) -> None:
-        # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
+        # The directory first: an attempt that still runs can then move nothing out of it.
         storage.delete_while_written(self.staging_path)
         listed = {file.name for written in self._files.values() for file in written}
         for table in self._files:
@@ -268,7 +268,7 @@ class StagedTables:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what the result may depend on; null for a package that is not installed."""
+    """Versions of packages on which the result may depend; null for a package that is not installed."""
     found: dict[str, str | None] = {"regroup": __version__, "python": platform.python_version()}
     for package in _VERSIONED_PACKAGES:
         try:

@@ -81,8 +81,8 @@ class Run:
 
         ``whole_metadata`` and ``long_texts`` are those of ``merge.schema.MergedPartition.to_state``.
 
-        Raises :class:`DamagedInputError` when a file is not what was published, or more than is allowed in memory
-        (``runs.rows.Bounded``), and :class:`RunError` when it cannot be read.
+        Raises :class:`DamagedInputError` when a file differs from the published one, or is more than is allowed in
+        memory (``runs.rows.Bounded``), and :class:`RunError` when it cannot be read.
         """
         kept = list(self._kept(name, group_ids, whole_metadata, long_texts))
         return pa.concat_tables([TABLES[name].arrow.empty_table(), *kept])
@@ -144,7 +144,7 @@ class Run:
         return found
 
     def parquet_files(self, name: str) -> Iterator[tuple[str, FileProof | None]]:
-        """Path of each file of a table, with what was published of it; earlier versions told nothing.
+        """Path of each file of a table, with its published facts; earlier versions told nothing.
 
         :class:`RunError` when there is no such table.
         """
@@ -155,7 +155,7 @@ class Run:
             yield storage.join(self.path, file), proof
 
     def check_files(self) -> None:
-        """:class:`DamagedInputError` for a file that is not what was published, as far as :meth:`table` tells."""
+        """:class:`DamagedInputError` for a file that differs from the published one, as far as :meth:`table` tells."""
         for name in self.manifest["tables"]:
             for path, proof in self.parquet_files(name):
                 if proof is not None:

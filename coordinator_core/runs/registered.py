@@ -1,6 +1,6 @@
 """Notes beside a run of the catalogues that refer to its files, so that nothing removes them.
 
-A note is ``<window>/_catalogs/<run id>/<catalogue>,<namespace>.json``. It names the catalogue, never what opens it.
+A note is ``<window>/_catalogs/<run id>/<catalogue>,<namespace>.json``. It names the catalogue, never its credentials.
 """
 
 from __future__ import annotations

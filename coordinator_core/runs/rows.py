@@ -1,4 +1,4 @@
-"""Requirements on rows of a run, checked when they are read: whoever can write a run can write its digests.
+"""Requirements on rows of a run, checked when they are read: a writer of a run can write its digests, too.
 
 A reader takes columns from a file by :func:`declared`, which checks types, and values that must be there. Keys and
 references are checked where they are relied upon: by :mod:`coordinator_core.runs.states`, and where rules look up rows
@@ -27,7 +27,7 @@ _LARGE_BYTES = 1 << 24
 
 
 class ImpossibleRowError(Exception):
-    """Row ``row`` (from 0) of what was read of ``table`` is none that a replay writes, or contradicts others."""
+    """Row ``row`` (from 0) of the rows read of ``table`` is none that a replay writes, or contradicts others."""
 
     def __init__(self, table: str, row: int, reason: str) -> None:
         super().__init__(table, row, reason)
@@ -102,7 +102,7 @@ class Bounded:
 
 
 def _missing(field: pa.Field, array: pa.ChunkedArray | pa.Array) -> int | None:
-    """The first row without a value that ``field`` must have, at whatever depth."""
+    """The first row without a value that ``field`` must have, at any depth."""
     if array.null_count and not field.nullable:
         return int(pc.index(pc.is_null(array), True).as_py())
     if not pa.types.is_nested(field.type):

@@ -264,7 +264,7 @@ STREAMS_TOPOLOGY = _table(
     _column("group_id", TEXT, "group"),
     _column("epoch", INT, "topology epoch"),
     _column("subtopologies", SUBTOPOLOGIES, "subtopologies as the record says", null=True),
-    _column("value", pa.binary(), "the record's value, with what this version does not know"),
+    _column("value", pa.binary(), "the record's value, with fields that this version does not know"),
     is_state=True,
 )
 
@@ -319,7 +319,7 @@ RECORD_COUNTS = _table(
 
 SEGMENTS = _table(
     "segments",
-    "segment files, and what was read of them",
+    "segment files, and the parts read of them",
     ("offsets_partition", "base_offset", "path"),
     *_coordinates("base offset of the first batch; null without batches", null=True),
     _column("path", TEXT, "path or URI, as it was given"),

@@ -64,7 +64,7 @@ class _Manifest(TypedDict):
 
 
 _TABLES = ("groups", "members", "offsets")
-"""Every run has them, whatever version published it."""
+"""Every run has them, of every version."""
 
 
 def check_manifest(manifest: Any) -> None:

@@ -8,7 +8,7 @@ paths, the time of the run, or how the log was cut into segments.  Scheme (versi
    left out), the canonical bytes of :func:`_feed`; SHA-256 of all that is the *digest* of (table, partition).
 2. The SHA-256 of the lines ``<table> <offsets partition> <digest>`` in sorted order is the state hash.
 
-The unit is an offsets partition, so that whoever merges one can hash it; a later run that finds a partition
+The unit is an offsets partition, so that the task which merges one can hash it; a later run that finds a partition
 unchanged can reuse its digests.
 """
 
@@ -138,7 +138,7 @@ class PartitionDigest(BlockDigest):
 
 
 def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:
-    """Hash over the digests of the tables ``names``: what the manifest holds for a table."""
+    """Hash over the digests of the tables ``names``: the entry of a table in the manifest."""
     chosen = set(names)
     lines = sorted(f"{name} {part} {digest}\n" for (name, part), digest in digests.items() if name in chosen)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -45,7 +45,7 @@ from coordinator_core.runs.tables import STREAMS_TOPOLOGY_KEY_TYPE
 Row = dict[str, Any]
 
 _ROWS = 1 << 12
-"""Rows of which there are Python objects at once, besides what is made of them."""
+"""Rows of which there are Python objects at once, besides their states."""
 
 # Columns that may be null in other rows of the table are given in these.
 _CLASSIC_GIVEN = (
@@ -64,7 +64,7 @@ def partition_states(tables: Mapping[str, Iterable[pa.Table]]) -> list[Partition
     A table comes in parts, which are asked for once; those of ``members`` twice.
 
     :class:`ImpossibleRowError` for a row that comes twice, that is of a group that is not there or of another type, or
-    that lacks what its group's type has.
+    that lacks values of its group's type.
     """
     states: dict[int, PartitionState] = {}
     classic_members = _classic_members(tables)

@@ -52,8 +52,8 @@ class RunReport:
 def verify_run(run: Run) -> RunReport:
     """Check all bytes of the run against its manifest, and the state hash of its rows.
 
-    Who rewrites the tables and the manifest is found out by the signature alone (``runs.signature``).
-    :class:`RunError` for runs of earlier versions, whose manifests tell no digests.
+    A forger of tables and manifest is found out by the signature alone (``runs.signature``). :class:`RunError` for runs
+    of earlier versions, whose manifests tell no digests.
     """
     files, damage = [], []
     for table in run.manifest["tables"]:

@@ -12,12 +12,12 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 
 class Approval(ApprovalOperator):
-    """Asks whether what an earlier task has found may be done.
+    """Asks whether the proposal of an earlier task may be carried out.
 
-    Rejected, or not answered in time, what follows is skipped. It skips itself, and what follows (unless that has
-    another trigger rule), where nobody needs to be asked.
+    Rejected, or not answered in time, the tasks behind it are skipped. It skips itself, and the tasks behind it (unless
+    they have another trigger rule), where nobody needs to be asked.
 
-    :param found: what the earlier task returned (templated): ``subject`` and ``body`` of the question,
+    :param found: value that the earlier task returned (templated): ``subject`` and ``body`` of the question,
         ``approval_hours``, and ``not_asked``: why nobody is asked, empty where somebody is
     """
 

@@ -10,7 +10,7 @@ WINDOW = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
 
 
 def window_key(asked: str | None, interval_start: datetime | None, run_after: datetime) -> str:
-    """The window of a run: what was asked for, else the start of its data interval, else its time.
+    """The window of a run: the one asked for, else the start of its data interval, else its time.
 
     Airflow gives a manual run no data interval. Its ``run_after`` stays the same when tasks are retried or
     cleared, so every attempt of a run falls into one window. Raises ``ValueError`` when ``asked`` is not

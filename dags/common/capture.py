@@ -30,7 +30,7 @@ _LIBRDKAFKA = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.pem": "ssl.keystore.key",
 }
-"""Properties of librdkafka (its CONFIGURATION.md), and what Kafka's Java clients call them."""
+"""Properties of librdkafka (its CONFIGURATION.md), and their names in Kafka's Java clients."""
 
 _FILES = {
     "ssl.ca.location": "ssl.truststore.certificates",
@@ -59,8 +59,8 @@ def captured(source: str, default_directory: str) -> str:
     """Bring the snapshot of a ``kafka://`` source up to now; any other source is returned as it is.
 
     The snapshot is kept in ``directory`` of the source's query, or in ``default_directory``, under the name
-    of the connection, so that the next run fetches only what is new. Secrets come from the connection alone
-    and go nowhere else.
+    of the connection, so that the next run fetches only new batches. Secrets come from the connection alone and go
+    nowhere else.
     """
     if not source.startswith(SCHEME):
         return source

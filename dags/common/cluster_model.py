@@ -181,7 +181,7 @@ class DrillSettings(_Section):
     observe_seconds: Count = 60
     """Seconds that the drill observes at least."""
     limit_seconds: Count = 600
-    """Seconds that it waits at most for what has to come."""
+    """Seconds that the drill waits at most for the cluster."""
     approval_hours: Count = 24
 
     @field_validator("server_logs", mode="before")
@@ -217,15 +217,15 @@ class LinkSettings(_Section):
     """Addresses that browsers know, for links in Airflow's pages."""
 
     output: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """What lies below ``output``."""
+    """Address of the files below ``output``."""
     state: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """What lies below ``state``."""
+    """Address of the files below ``state``."""
     spark_history: Annotated[Text, AfterValidator(_gateway)] | None = None
-    """Spark's history server."""
+    """Address of Spark's history server."""
 
 
 class TimeoutSettings(_Section):
-    """What takes longer fails: a task is retried, a run is not. What waits for a person has its own hours."""
+    """Limits of tasks, which are retried, and of runs, which are not. Waiting for a person has its own hours."""
 
     task_minutes: Count | None = None
     run_minutes: Count | None = None
@@ -278,7 +278,8 @@ class Defaults(_Section):
     output: Annotated[Place, AfterValidator(_run_directory)] | None = None
     """Place of published runs."""
     state: Annotated[Place, AfterValidator(_run_directory)] | None = None
-    """Place of what one task leaves for another: captures, drills, restores, plans. Without it, that of the runs."""
+    """Place of files that one task leaves for another: captures, drills, restores, plans. Without it, that of the
+    runs."""
     description: str = ""
     offsets_topic_num_partitions: Count | None = None
     profile: Text | None = None

@@ -35,7 +35,7 @@ def timetable(schedule: str | None) -> CronTriggerTimetable | None:
 
 
 class ClusterFileError(ValueError):
-    """The cluster file cannot be used; the message names the file, the key and what is expected there."""
+    """The cluster file cannot be used; the message names the file, the key and the expected value."""
 
 
 class Cluster(Entry):
@@ -70,8 +70,8 @@ class Cluster(Entry):
 class ClusterFile:
     """A checked cluster file: ``clusters`` by name, in file order; ``root`` where relative paths start.
 
-    ``problems`` has, by name, what is wrong with entries that cannot be used; they are not among ``clusters``.
-    ``retries`` and ``retry_delay_seconds`` (doubled after each attempt) are those of every task.
+    ``problems`` has, by name, the errors of entries that cannot be used; they are not among ``clusters``. ``retries``
+    and ``retry_delay_seconds`` (doubled after each attempt) are those of every task.
     """
 
     path: Path
@@ -88,8 +88,8 @@ class ClusterFile:
         """Entry of the cluster file for the DAG of a cluster, or (no ``name``) for one on request of all clusters.
 
         On request the longest timeouts of all clusters hold. A run may wait ``approval_hours`` for a person besides.
-        A DAG that is not ``limited`` has no timeouts: Airflow skips what is left of a run that has timed out, its
-        teardown, too.
+        A DAG that is not ``limited`` has no timeouts: Airflow skips the remaining tasks of a run that has timed out,
+        its teardown, too.
         """
         named = list(self.clusters.values()) if name is None else [self.clusters[name]]
         task_minutes = _longest(one.timeouts.task_minutes for one in named) if limited else None

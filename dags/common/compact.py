@@ -64,7 +64,7 @@ def _final_errors() -> Iterator[None]:
 
 
 def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
-    """Says what compaction would leave and what expires, and writes it into a directory of this attempt.
+    """Forecasts the size after compaction and the expired offsets, in a directory of this attempt.
 
     Returns the directory, and numbers for people.
     """
@@ -106,7 +106,7 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 def _forecast(
     pin_path: str, directory: str, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
-    """Answer of ``regroup expire``, its records in files of their own; sizes, and what a plan needs besides.
+    """Answer of ``regroup expire``, its records in files of their own; sizes, and the other inputs of a plan.
 
     One offsets partition and group after the other: of each stay a few numbers. Completes the pin.
     """
@@ -196,7 +196,7 @@ def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
 def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
     """Settles the plan in a file, whose digest stands for all of it.
 
-    Returns path and digest, what an approver is to read, and the arguments of the app.
+    Returns path and digest, the text for an approver, and the arguments of the app.
     """
     directory, expire = forecasted["directory"], forecasted["expire"]
     cluster = load_clusters().clusters[forecasted["cluster"]]
@@ -286,7 +286,7 @@ def _count(records: int) -> str:
 
 
 def _code(text: str) -> str:
-    """``text`` as it is in Markdown, whatever is in it."""
+    """``text`` as Markdown that shows it unchanged."""
     from coordinator_core.untrusted import visible
 
     shown = visible(text)
@@ -321,7 +321,7 @@ def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str,
 def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, Any]:
     """Moves the log to its place and lets ``latest.json`` name it, unless that names one of a later time.
 
-    Returns what the asset event carries.
+    Returns the content of the asset event.
     """
     with _final_errors():
         from coordinator_core import files, storage

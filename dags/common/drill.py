@@ -152,7 +152,7 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
         content = _read(predicted["prediction"])
         prediction = _prediction(content)
         if _digest(content, settings, prediction.scenario) != predicted["approved"]:
-            raise AirflowFailException("the prediction or a command is not what was approved, so nothing was done")
+            raise AirflowFailException("the prediction or a command is not the approved one, so nothing was done")
         options = DrillOptions(
             fault_command=_filled(settings.fault_command, prediction.scenario),
             recover_command=_filled(settings.recover_command, prediction.scenario),

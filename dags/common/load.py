@@ -34,7 +34,7 @@ def final_errors() -> Iterator[None]:
 def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
     """Settles everything that a run depends on and writes the snapshot manifest.
 
-    Returns what the next tasks need: path of the snapshot manifest, arguments of the app, where runs go.
+    Returns the inputs of the next tasks: path of the snapshot manifest, arguments of the app, where runs go.
     """
     began = time.monotonic()
     file = load_clusters()
@@ -116,7 +116,7 @@ def replay_rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
 
 
 def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the manifest of the published run, logs what it says, returns what the asset event carries."""
+    """Reads and logs the manifest of the published run, returns the content of the asset event."""
     began = time.monotonic()
     with final_errors():
         from coordinator_core import storage

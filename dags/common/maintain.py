@@ -29,7 +29,7 @@ SHOWN = 20
 def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
     """Lists old runs and files in a file below the cluster's state; nothing is deleted.
 
-    Returns path and digest of the list, and what a person is asked.
+    Returns path and digest of the list, and the question for a person.
     """
     cluster = load_clusters().clusters[params["cluster"]]
     now_ms = round(dag_run.run_after.timestamp() * 1000)

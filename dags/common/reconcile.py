@@ -55,7 +55,7 @@ def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]
 
 
 def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
-    """For each run: the arguments of the app, where it says what it did, and what belongs to the run."""
+    """For each run: the arguments of the app, the file of its result, and the files of the run."""
     cluster = load_clusters().clusters[cluster_name]
     with final_errors():
         return [_request(cluster, run) for run in runs]
@@ -292,7 +292,7 @@ def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
 
 
 def register(cluster_name: str, requested: Sequence[Request]) -> list[str]:
-    """Lets the branch ``main`` of the cluster's catalogue have these runs, whatever is found of them; their paths."""
+    """Lets the branch ``main`` of the cluster's catalogue have these runs, with any findings; their paths."""
     if load_clusters().clusters[cluster_name].iceberg is None:
         raise AirflowSkipException("the cluster file names no catalogue")
     runs = [one["run"] for one in requested]
@@ -317,8 +317,8 @@ def _registered(cluster_name: str, runs: Sequence[str], branch: str) -> None:
 def gate(cluster_name: str, checked: Checked, expected: Mapping[str, Any]) -> Checked:
     """Lets a good run through; fails, naming the worst findings, when it is not, which is not retried.
 
-    What goes through comes into the branch ``audited`` of the catalogue, where the cluster file names one. Then, with
-    ``gate_latest`` of the cluster, it becomes the latest run.
+    A run that goes through comes into the branch ``audited`` of the catalogue, where the cluster file names one. Then,
+    with ``gate_latest`` of the cluster, it becomes the latest run.
     """
     run = checked["run"]
     log.info("run        %s", run)

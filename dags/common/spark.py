@@ -142,12 +142,11 @@ class _Submission(SparkSubmitOperator):
 class SparkAppOperator(BaseOperator):
     """Runs ``spark_apps/<app>.py`` with the Spark settings of the cluster named by the run's params.
 
-    Adds ``--run-id``, new for every attempt, so that no attempt can touch what an earlier one published; not
-    for an app whose results have one place (``has_run_id`` is false).
-    Fails without a retry when the app says that another attempt cannot end differently: in a file, since in deploy mode
-    ``cluster``, which the connection may name, nobody here sees its exit code.
-    An app whose driver runs in YARN or Kubernetes goes on when the worker is lost; the next attempt follows it again.
-    Returns ``{"run_id", "seconds"}``.
+    Adds ``--run-id``, new for every attempt, so that no attempt can touch the run of an earlier one; not for an app
+    whose results have one place (``has_run_id`` is false). Fails without a retry when the app says that another attempt
+    cannot end differently: in a file, since in deploy mode ``cluster``, which the connection may name, nobody here sees
+    its exit code. An app whose driver runs in YARN or Kubernetes goes on when the worker is lost; the next attempt
+    follows it again. Returns ``{"run_id", "seconds"}``.
 
     Where ``spark-submit`` is not on the PATH of the worker, that of the interpreter that runs the task is taken.
 

@@ -15,13 +15,14 @@ import pytest
 
 from coordinator_core import storage
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.groups.redpanda import DEFAULT_GROUP_TOPIC_PARTITIONS, redpanda_partition_for
+from coordinator_core.groups.redpanda import DEFAULT_GROUP_TOPIC_PARTITIONS
 from coordinator_core.log.discovery import discover
 from coordinator_core.replay.writer import redpanda_num_partitions
 from coordinator_core.runs.read import open_run
 from tests.cases import case
 from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome
+from tests.groups.jump_hash import redpanda_partition_for
 from tests.log.builders import write_partition
 from tests.rules.logs import commit, empty_group, log_of
 

@@ -12,6 +12,7 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java import consumer_records
 from coordinator_core.coordinator.java.group import JavaClassicGroup
+from coordinator_core.coordinator.java.modern_records import of_group
 from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.trace import play, read_trace
@@ -119,7 +120,7 @@ def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
     partition = manager.partition_for("g")
     written = [
         consumer_records.member("g", ConsumerMember("m")),
-        consumer_records.group_tombstone(consumer_records.GROUP, "g"),
+        of_group(consumer_records.GROUP, "g"),
     ]
     simulation.cluster.log.append(partition, [*written, consumer_records.epoch("g", 3, 0)], 0)
     manager.unload(partition, 1)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.groups.redpanda import redpanda_partition_for, redpanda_partitions, xxh64
+from coordinator_core.groups.redpanda import redpanda_partitions, xxh64
 from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.types import Codec
+from tests.groups.jump_hash import redpanda_partition_for
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,10 @@ from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.table import HISTORY, _requests
+from coordinator_core.history.table import HISTORY
 from coordinator_core.history.taking import take_history
+from coordinator_core.kernels import gather_requests
+from coordinator_core.kernels.arrays import new_rows
 from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
@@ -198,9 +200,30 @@ def test_a_group_as_investigate_shows_it(tmp_path: Path, capfd: pytest.CaptureFi
 @pytest.mark.parametrize("times", [(5, 6, 7), (-1, 0, (1 << 63) - 1)])
 def test_requests_are_of_one_group_and_time(times: tuple[int, ...]) -> None:
     random = Random(1)
-    rows = sorted((random.randrange(4), random.randrange(9), random.choice(times)) for _ in range(100))
-    group_of, _, time = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    count, request_of = _requests(group_of, time)
-    numbers: dict[tuple[int, int], int] = {}
-    expected = [numbers.setdefault((group, at), len(numbers)) for group, _, at in rows]
-    assert (count, request_of.tolist()) == (len(numbers), expected)
+    rows = sorted(
+        (random.randrange(4), at, random.choice(times), *random.choices(range(-1, 9), k=3)) for at in range(200)
+    )
+    chosen = np.array(sorted(random.sample(range(200), 100)), np.int64)
+    groups, offsets, time, commits, epochs, versions = (
+        np.array(column, np.int64) for column in zip(*rows, strict=True)
+    )
+    narrow = epochs.astype(np.int32), versions.astype(np.int32)
+    found, numbers = np.asarray(new_rows("GatheredRequest", 100)), np.empty(100, np.int64)
+    count = gather_requests(chosen, groups[chosen], time, offsets, commits, *narrow, found, numbers)
+    expected: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for row in chosen.tolist():
+        group, offset, at, *others = rows[row]
+        expected.setdefault((group, at), []).append((offset, *others))
+    assert found[:count].tolist() == [
+        (
+            *place,
+            min(one[0] for one in members),
+            len(members),
+            max(one[1] for one in members),
+            max(one[2] for one in members),
+            min(one[3] for one in members),
+        )
+        for place, members in expected.items()
+    ]
+    places = list(expected)
+    assert [places[number] for number in numbers.tolist()] == [(rows[row][0], rows[row][2]) for row in chosen.tolist()]

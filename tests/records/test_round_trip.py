@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from coordinator_core.records.codec import (
     PREVIEW_3_7,
-    SHARE_3_9,
     SHARE_4_0,
     Layouts,
     decode_key,
@@ -20,6 +19,7 @@ from coordinator_core.records.codec import (
 )
 from coordinator_core.records.schemas import RECORD_TYPES
 from tests.examples import examples
+from tests.records.layouts import SHARE_3_9
 from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_core.records.codec import AUTO, CURRENT, PREVIEW_3_7, SHARE_3_9, SHARE_4_0, Layouts
+from coordinator_core.records.codec import AUTO, CURRENT, PREVIEW_3_7, SHARE_4_0, Layouts
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Primitive, Schema, Struct
+from tests.records.layouts import SHARE_3_9
 
 _OFFSET_KEY = ["group", "topic", "partition"]
 _NAMES = {

@@ -14,7 +14,6 @@ from coordinator_core.records.blobs import (
 )
 from coordinator_core.records.codec import (
     PREVIEW_3_7,
-    SHARE_3_9,
     SHARE_4_0,
     Key,
     Layouts,
@@ -25,6 +24,7 @@ from coordinator_core.records.codec import (
     encode_value,
 )
 from tests.blobs import encode_consumer_subscription
+from tests.records.layouts import SHARE_3_9
 from tests.records.reencoding import reencodes_exactly
 
 NOW_MS = 1_700_000_000_000

@@ -28,7 +28,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_for_release
-from coordinator_core.runs.local import replay_partitions, replay_snapshot, replay_to_run
+from coordinator_core.runs.local import merged_partitions, replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
@@ -376,8 +376,8 @@ def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache:
         event = moments.randint(1, 40 * len(partition.segments))
         kills += killed_at(event, {fold_cache.__file__}, partial(replay_snapshot, log, PROFILE, damage=[], cache=copy))
         assert before.items() <= {path.name: path.read_bytes() for path in entries(copy)}.items()
-        ((state, facts),) = replay_partitions(log, PROFILE, cache=copy)
-        assert [state] == expected
+        ((merged, facts),) = merged_partitions(log, PROFILE, cache=copy)
+        assert [merged.to_state()] == expected
         assert facts.cache_uses[CacheUse.CORRUPT] == 0
     # The others came to their end before that event.
     assert kills > times / 2

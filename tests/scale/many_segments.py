@@ -107,7 +107,7 @@ def measure(segments: int, directory: Path) -> Measured:
         found = replay(session, pin, place, profile=profile, now_ms=0, bytes_per_task=bytes_per_task(pin))
         ended, done = time.perf_counter(), time.process_time()
         python_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        status = Path(f"/proc/{session.jvm_process_id}/status").read_text()
+        status = Path(f"/proc/{session.context._gateway.proc.pid}/status").read_text()
         jvm_peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
     finally:
         session.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from coordinator_core.history.table import HISTORY
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import profile_for_release
-from coordinator_core.reports.history_publish import HistoryWriter, read_published
+from coordinator_core.reports.history_publish import DOCUMENT, HistoryWriter
+from coordinator_core.runs.proof import open_parquet
 from spark_apps.history import write_in_tasks
 from spark_apps.history_tasks import Answer, HistoryTask, take_partitions
 from tests.cases import Case
@@ -48,10 +51,18 @@ def by_tasks(
         document = writer.commit(parts, {})
     assert {path.name for path in directory.iterdir()} == {"history", "history.json"}
     assert {f"history/{path.name}" for path in (directory / "history").iterdir()} == set(document["files"])
-    tables = [HISTORY.empty_table(), *read_published(str(directory))]
+    tables = [HISTORY.empty_table(), *read_published(directory)]
     rows = pa.concat_tables(tables)
     assert rows.num_rows == document["rows"]
     return rows, document["hash"], damage
+
+
+def read_published(directory: Path) -> Iterator[pa.Table]:
+    """Rows of a published table, a file at a time; ``DamagedInputError`` for one that differs from its proof."""
+    document = json.loads((directory / DOCUMENT).read_bytes())
+    for name, proof in zip(document["files"], document["proofs"], strict=True):
+        with open_parquet(str(directory / name), proof) as parquet:
+            yield parquet.read().cast(HISTORY)
 
 
 def check(one: tuple[pa.Table, str, list[Damage]], other: tuple[pa.Table, str, list[Damage]]) -> None:

@@ -21,7 +21,6 @@ from coordinator_core.history.parts import Asked
 from coordinator_core.history.table import HISTORY
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
-from coordinator_core.reports.history_publish import read_published
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from spark_apps import history
@@ -31,7 +30,7 @@ from ..cases import CASES, Case, case, cross_section
 from ..history.test_table import random_log
 from ..runs.logs import copy_log, snapshot
 from ..test_project import ROOT
-from .history_kit import EACH_ALONE, MARK, asked_of, by_tasks, check, local, several
+from .history_kit import EACH_ALONE, MARK, asked_of, by_tasks, check, local, read_published, several
 
 RULES = ["--kafka-version", "3.9.2", "--coordinator", "classic"]
 
@@ -57,7 +56,7 @@ def test_a_random_log(session: Session, seed: int, tmp_path: Path) -> None:
 
 
 def rows_of(directory: Path) -> list[dict[str, object]]:
-    return [row for table in read_published(str(directory)) for row in table.to_pylist()]
+    return [row for table in read_published(directory) for row in table.to_pylist()]
 
 
 @pytest.mark.usefixtures("shared")
@@ -146,7 +145,7 @@ def test_a_log_without_groups(tmp_path: Path) -> None:
     (tmp_path / "log/__consumer_offsets-0/00000000000000000000.log").write_bytes(b"")
     words = ["--snapshot", str(tmp_path / "log"), "--output", str(tmp_path / "out"), *RULES]
     assert history.APP.run(words) == ExitCode.CLEAN
-    assert pa.concat_tables(read_published(str(tmp_path / "out"))).num_rows == 0
+    assert pa.concat_tables(read_published(tmp_path / "out")).num_rows == 0
     assert pq.read_table(tmp_path / "out/history").schema.names == HISTORY.names
 
 

@@ -1,4 +1,5 @@
-"""Kafka's definitions of the messages that kafka-python lacks; it makes classes of them.
+"""Kafka's messages that kafka-python lacks, as JSON definitions of which it makes classes.
 
-May import nothing. Start reading ``share_groups``, then ``describe``.
+A class here is named like the definition that it loads. May import kafka-python and nothing of the core. Start reading
+at ``share_groups``, then ``describe``.
 """

@@ -17,6 +17,7 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group_spec import GroupSpec, Spec
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import may_assign
+from coordinator_core.coordinator.java.modern_records import of_group
 from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
@@ -73,7 +74,7 @@ class Assignments:
             out.append(records.epoch(group.group_id, epoch, metadata_hash))
         self._keep_deadline(group.group_id, group, epoch)
         if group.has_partition_metadata_record:
-            out.append(records.group_tombstone(records.PARTITION_METADATA, group.group_id))
+            out.append(of_group(records.PARTITION_METADATA, group.group_id))
         return epoch
 
     def _keep_deadline(self, group_id: str, group: LiveConsumerGroup, epoch: int) -> None:
@@ -246,7 +247,7 @@ class Assignments:
 
 
 def _compiled(regex: str) -> re.Pattern[str]:
-    """Kafka has RE2's syntax; what RE2 refuses and this takes (backreferences, lookaround) is refused too."""
+    """Kafka has RE2's syntax; syntax that RE2 refuses and this takes (backreferences, lookaround) is refused too."""
     try:
         if re.search(r"\(\?(?:=|!|<=|<!|P=|>)|\\[1-9]", regex):
             raise ApiError(Errors.INVALID_REGULAR_EXPRESSION)

@@ -39,7 +39,7 @@ from coordinator_core.coordinator.replies import (
     DescribedConsumerGroup,
 )
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
-from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState, MemberState
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState
 from coordinator_core.releases.requests import RequestRules
 
 
@@ -57,14 +57,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         self._rules = rules
         self.new_member_id = new_member_id
         self.assignments = Assignments(manager, metadata)
-        manager.on_consumer_group_loaded = self._loaded
-
-    def _loaded(self, group: LiveConsumerGroup) -> None:
-        """Sessions begin anew, and so does the time to revoke partitions."""
-        for member in group.members.values():
-            self.restart_session(group.group_id, member.member_id)
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self.schedule_rebalance_timeout(group.group_id, member)
+        manager.on_consumer_group_loaded = self.loaded
 
     @property
     def session_timeout_ms(self) -> int:
@@ -186,7 +179,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         """A static member under a new id, with the target of the old one."""
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         group_id = group.group_id
-        out += _removal(group_id, old.member_id)
+        out += records.removal(group_id, old.member_id)
         out.append(records.member(group_id, new))
         out.append(records.target(group_id, member_id, group.target(old.member_id)))
         out.append(records.current(group_id, new))
@@ -195,7 +188,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
     def subscribed(
         self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
-        """Write what changed of the member; whether its subscription did, and whether its topics did."""
+        """Write the changes of the member; whether its subscription did, and whether its topics did."""
         if updated != member:
             out.append(records.member(group.group_id, updated))
         names_changed = updated.subscribed_topics != member.subscribed_topics
@@ -235,7 +228,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             migration.to_classic_group(self, group, members)
             return
         group_id = group.group_id
-        out = [record for member in members for record in _removal(group_id, member.member_id)]
+        out = [record for member in members for record in records.removal(group_id, member.member_id)]
         counts = group.regex_counts()
         leaving: JavaHashMap[str, int] = JavaHashMap()
         for member in members:
@@ -304,11 +297,6 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             target_assignment=described(self.metadata(), target),
             member_type=0 if member.speaks_classic else 1,
         )
-
-
-def _removal(group_id: str, member_id: str) -> list[Record]:
-    types = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
-    return [record for one in types for record in records.member_tombstones(one, group_id, [member_id])]
 
 
 def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
+from coordinator_core.coordinator.java import modern_records
+from coordinator_core.coordinator.java.modern_records import of_member, target_partitions
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
     AssignedPartitions,
     ClassicMemberMetadata,
     ClassicProtocol,
-    ConsumerGroupKey,
-    ConsumerGroupMetadataValue,
-    ConsumerMemberKey,
     ConsumerMemberValue,
     CurrentAssignmentValue,
     RegularExpressionKey,
     RegularExpressionValue,
-    TargetAssignmentMetadataValue,
     TargetAssignmentValue,
-    TargetPartitions,
 )
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
 from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
@@ -28,6 +25,10 @@ GROUP, MEMBER = ConsumerRecords.metadata, ConsumerRecords.member
 TARGET_METADATA, TARGET_MEMBER = ConsumerRecords.target_metadata, ConsumerRecords.target_member
 CURRENT = ConsumerRecords.current_assignment
 PARTITION_METADATA, REGEX = ConsumerRecords.partition_metadata, ConsumerRecords.regex
+
+epoch = partial(modern_records.epoch, ConsumerRecords)
+target_metadata = partial(modern_records.target_metadata, ConsumerRecords)
+removal = partial(modern_records.removal, ConsumerRecords)
 
 _STATE_NUMBERS = {state: number for number, state in MEMBER_STATES.items()} | {MemberState.UNKNOWN: 127}
 
@@ -49,33 +50,11 @@ def member(group_id: str, one: ConsumerMember) -> Record:
         server_assignor=one.server_assignor,
         classic_member_metadata=classic,
     )
-    return Record(MEMBER, ConsumerMemberKey(group_id, one.member_id), 0, value)
-
-
-def member_tombstones(key_type: int, group_id: str, member_ids: Iterable[str]) -> list[Record]:
-    """Tombstones of the members' records of one type."""
-    return [Record(key_type, ConsumerMemberKey(group_id, member_id)) for member_id in member_ids]
-
-
-def group_tombstone(key_type: int, group_id: str) -> Record:
-    """Tombstone of a record of the group as a whole."""
-    return Record(key_type, ConsumerGroupKey(group_id))
-
-
-def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> Record:
-    return Record(GROUP, ConsumerGroupKey(group_id), 0, ConsumerGroupMetadataValue(group_epoch, metadata_hash))
+    return of_member(MEMBER, group_id, one.member_id, value)
 
 
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    value = TargetAssignmentValue(
-        tuple(TargetPartitions(str(topic_id), tuple(sorted(assigned))) for topic_id, assigned in partitions.items())
-    )
-    return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id), 0, value)
-
-
-def target_metadata(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Record:
-    value = TargetAssignmentMetadataValue(assignment_epoch, timestamp_ms)
-    return Record(TARGET_METADATA, ConsumerGroupKey(group_id), 0, value)
+    return of_member(TARGET_MEMBER, group_id, member_id, TargetAssignmentValue(target_partitions(partitions)))
 
 
 def current(group_id: str, one: ConsumerMember) -> Record:
@@ -86,7 +65,7 @@ def current(group_id: str, one: ConsumerMember) -> Record:
         assigned_partitions=_with_epochs(one.assigned_since()),
         partitions_pending_revocation=_with_epochs(one.pending_revocation_since()),
     )
-    return Record(CURRENT, ConsumerMemberKey(group_id, one.member_id), 0, value)
+    return of_member(CURRENT, group_id, one.member_id, value)
 
 
 def _with_epochs(assignment: PartitionEpochs) -> tuple[AssignedPartitions, ...]:

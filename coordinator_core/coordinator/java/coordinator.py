@@ -228,7 +228,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         return replies.FetchedGroup(group.group_id, Errors.NONE, topics)
 
     def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
-        """The error of each partition; raises :class:`ApiError` for what refuses them all."""
+        """The error of each partition; raises :class:`ApiError` for an error that refuses them all."""
         self.check(request.group_id)
         group = self.manager.group(request.group_id)
         group.validate_offset_delete()

@@ -49,7 +49,8 @@ class ConsumerGroups(Protocol):
 
 
 def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> LiveConsumerGroup:
-    """Convert a live classic group at its first ConsumerGroupHeartbeat. Returns the group and its records."""
+    """Convert a live classic group at its first ConsumerGroupHeartbeat. Returns the group; its records go
+    into ``out``. Raises ``ApiError`` for a group that cannot be converted."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
     for member in classic.members.values():

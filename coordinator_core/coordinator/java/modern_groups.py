@@ -13,9 +13,12 @@ from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import ModernGroup, ModernMember, RevokingMember, timer_keys
 from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.groups.model import MemberState
 
 Group = TypeVar("Group", bound=ModernGroup[Any])
 Described = TypeVar("Described")
+
+_REVOKING = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNREVOKED_TASKS)
 
 Check = Callable[[str], None]
 """Takes a group id; raises :class:`ApiError` when this coordinator does not answer for it."""
@@ -83,6 +86,13 @@ class ModernGroups(ABC, Generic[Group]):
         if len(group.members) >= limit and member_id not in group.members:
             text = f"The {self._type_name} group has reached its maximum capacity of {limit} members."
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
+
+    def loaded(self, group: Group) -> None:
+        """Sessions of the members begin anew, and so does the time to give up partitions or tasks."""
+        for member in group.members.values():
+            self.restart_session(group.group_id, member.member_id)
+            if member.state in _REVOKING:
+                self.schedule_rebalance_timeout(group.group_id, member)
 
     # Timers
 

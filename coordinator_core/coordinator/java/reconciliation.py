@@ -27,7 +27,7 @@ def reconcile(
 ) -> ConsumerMember:
     """The member after this heartbeat; the same object when nothing changes.
 
-    ``is_owned`` says whether any member has a partition now.
+    ``is_owned`` says whether any member has a partition now. Raises ``ApiError`` where Kafka does.
     """
     if member.state is MemberState.STABLE and member.member_epoch == target_epoch:
         return _unsubscribed(member, subscribed_topic_ids, owned) if subscription_changed else member

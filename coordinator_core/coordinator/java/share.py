@@ -48,7 +48,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         self._hash = metadata_hash
         self._offsets = offsets
         self._rules = rules
-        manager.on_share_group_loaded = self._loaded
+        manager.on_share_group_loaded = self.loaded
 
     @property
     def session_timeout_ms(self) -> int:
@@ -57,10 +57,8 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
     def topics_of(self, group: LiveShareGroup) -> set[str]:
         return set(group.subscriptions())
 
-    def _loaded(self, group: LiveShareGroup) -> None:
-        """Sessions begin anew."""
-        for member_id in group.members:
-            self.restart_session(group.group_id, member_id)
+    def loaded(self, group: LiveShareGroup) -> None:
+        super().loaded(group)
         self._offsets.loaded(group.group_id)
 
     def topics_deleted(self, names: set[str]) -> None:
@@ -125,7 +123,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
     def _bump_epoch(
         self, group: LiveShareGroup, subscribed: bool, member: ShareMember, updated: ShareMember, out: list[Record]
     ) -> int:
-        """The group's epoch: the next one after a change of subscriptions, of their topics or of what is assignable."""
+        """The group's epoch: the next one after a change of subscriptions, topics or assignable partitions."""
         is_due = group.group_epoch > group.assignment_epoch
         bump = subscribed or (not is_due and self._offsets.assignment_pending(group))
         epoch = group.group_epoch
@@ -189,7 +187,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
 
     def remove(self, group: LiveShareGroup, member_id: str) -> None:
         group_id, member = group.group_id, group.member(member_id)
-        out = records.member_tombstones(group_id, member_id)
+        out = records.removal(group_id, member_id)
         out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
         if self._rules.emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
 
+from coordinator_core.coordinator.java import modern_records
+from coordinator_core.coordinator.java.modern_records import of_group, of_member, target_partitions
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
-    ConsumerGroupKey,
-    ConsumerGroupMetadataValue,
-    ConsumerMemberKey,
     ShareCurrentAssignmentValue,
     ShareMemberValue,
     ShareStateValue,
     ShareTopicName,
     ShareTopicPartitions,
-    TargetAssignmentMetadataValue,
     TargetAssignmentValue,
-    TargetPartitions,
 )
 from coordinator_core.groups.model import ShareMember, ShareTopic
 from coordinator_core.groups.modern import ShareRecords
 
 GROUP, MEMBER = ShareRecords.metadata, ShareRecords.member
 TARGET_METADATA, TARGET_MEMBER = ShareRecords.target_metadata, ShareRecords.target_member
-T = TypeVar("T", bound=str)
 CURRENT, STATE = ShareRecords.current_assignment, ShareRecords.state_metadata
+
+epoch = partial(modern_records.epoch, ShareRecords)
+target_metadata = partial(modern_records.target_metadata, ShareRecords)
+removal = partial(modern_records.removal, ShareRecords)
 
 _STABLE = 0
 """``MemberState`` of share members: there is nothing to revoke or to wait for."""
@@ -69,44 +69,25 @@ class StateTopics:
             self._partitions(self.initialized),
             tuple(ShareTopicName(topic_id, self.names[topic_id]) for topic_id in sorted(self.deleting)),
         )
-        return Record(STATE, ConsumerGroupKey(group_id), 0, value)
+        return of_group(STATE, group_id, value)
 
 
 def member(group_id: str, one: ShareMember) -> Record:
     value = ShareMemberValue(one.rack_id, one.client_id, one.client_host, tuple(sorted(one.subscribed_topics)))
-    return Record(MEMBER, ConsumerMemberKey(group_id, one.member_id), 0, value)
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """The end of a member: of its assignments, then of itself."""
-    return [Record(one, ConsumerMemberKey(group_id, member_id)) for one in (CURRENT, TARGET_MEMBER, MEMBER)]
+    return of_member(MEMBER, group_id, one.member_id, value)
 
 
 def group_tombstones(group_id: str) -> list[Record]:
     """The end of a group without members."""
-    return [Record(one, ConsumerGroupKey(group_id)) for one in (TARGET_METADATA, STATE, GROUP)]
-
-
-def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> Record:
-    return Record(GROUP, ConsumerGroupKey(group_id), 0, ConsumerGroupMetadataValue(group_epoch, metadata_hash))
+    return [of_group(one, group_id) for one in (TARGET_METADATA, STATE, GROUP)]
 
 
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    value = TargetAssignmentValue(_topic_partitions(partitions))
-    return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id), 0, value)
-
-
-def target_metadata(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Record:
-    value = TargetAssignmentMetadataValue(assignment_epoch, timestamp_ms)
-    return Record(TARGET_METADATA, ConsumerGroupKey(group_id), 0, value)
+    return of_member(TARGET_MEMBER, group_id, member_id, TargetAssignmentValue(target_partitions(partitions)))
 
 
 def current(group_id: str, one: ShareMember) -> Record:
     value = ShareCurrentAssignmentValue(
-        one.member_epoch, one.previous_member_epoch, _STABLE, _topic_partitions(one.assigned)
+        one.member_epoch, one.previous_member_epoch, _STABLE, target_partitions(one.assigned)
     )
-    return Record(CURRENT, ConsumerMemberKey(group_id, one.member_id), 0, value)
-
-
-def _topic_partitions(assignment: Mapping[T, Iterable[int]]) -> tuple[TargetPartitions, ...]:
-    return tuple(TargetPartitions(str(topic_id), tuple(sorted(found))) for topic_id, found in assignment.items())
+    return of_member(CURRENT, group_id, one.member_id, value)

@@ -80,7 +80,7 @@ def _share_by_topic(specs: list[ShareSpec], partitions: Mapping[TopicId, list[in
 
 def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iterable[P]) -> dict[int, list[P]]:
     """Partitions by index of a member: those of its ``old`` ones of which neither it nor the partition has too many,
-    then what is free. ``known`` partitions came into Kafka's map first, which decides its order."""
+    then free ones. ``known`` partitions came into Kafka's map first, which decides its order."""
     if not target:
         return {}
     wanted = set(target)

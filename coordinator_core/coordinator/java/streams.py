@@ -73,7 +73,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         self.metadata_hash = metadata_hash
         self.create_topics: Callable[[Mapping[str, int]], None] = lambda _topics: None
         """Has internal topics created, with their numbers of partitions; who owns the cluster sets it."""
-        manager.on_streams_group_loaded = self._loaded
+        manager.on_streams_group_loaded = self.loaded
 
     @property
     def session_timeout_ms(self) -> int:
@@ -82,13 +82,6 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
     def topics_of(self, group: LiveStreamsGroup) -> set[str]:
         topology = group.streams_topology
         return set() if topology is None else set(topologies.required_topics(topology))
-
-    def _loaded(self, group: LiveStreamsGroup) -> None:
-        """Sessions begin anew, and so does the time to revoke tasks."""
-        for member in group.members.values():
-            self.restart_session(group.group_id, member.member_id)
-            if member.state is MemberState.UNREVOKED_TASKS:
-                self.schedule_rebalance_timeout(group.group_id, member)
 
     # Heartbeat
 
@@ -424,7 +417,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
 
     def remove(self, group: LiveStreamsGroup, member_id: str) -> None:
         group_id = group.group_id
-        out = members.removal(group_id, group.member(member_id).member_id)
+        out = records.removal(group_id, group.member(member_id).member_id)
         out.append(
             records.epoch(
                 group_id,

@@ -208,7 +208,7 @@ class _Assignment:
         return True
 
     def _least_loaded(self, owners: Iterable[tuple[str, str]], task: Task | None) -> tuple[str, str] | None:
-        """Owner that is the last one whose process and own load are both less than those before. Those whose process
+        """Owner that is the last one whose process and own load are both less than those before. Owners whose process
         has ``task`` are passed over; in 4.3 it is none of them when the first one's process has it."""
         candidates = list(owners)
         if self._revised:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.modern_group import CommittingModernGroup
+from coordinator_core.coordinator.java.modern_records import member_tombstones, of_group
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.java.streams_member import (
     NO_OFFSETS,
@@ -35,9 +36,10 @@ from coordinator_core.groups.modern import StreamsRecords
 class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
     """The replayed group with the questions of request handlers.
 
-    What no record holds comes after ``members`` and ``target_assignment``: static members by instance id, processes by
-    task, the configured topology, the deadline of its topics' metadata, who asked for the shutdown, what endpoints are
-    told, what members report of their tasks, and the targets that members of an assignment epoch go to.
+    State that no record holds comes after ``members`` and ``target_assignment``: static members by instance id,
+    processes by task, the configured topology, the deadline of its topics' metadata, the request for a shutdown,
+    endpoints as members are told them, tasks as members report them, and the targets that members of an assignment
+    epoch go to.
     """
 
     protocol_type: ClassVar[str] = "streams"
@@ -160,12 +162,12 @@ class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
         """The end of the group (``createGroupTombstoneRecords``)."""
         group_id, members = self.group_id, list(self.members)
         return [
-            *records.member_tombstones(records.CURRENT, group_id, members),
-            *records.member_tombstones(records.TARGET_MEMBER, group_id, members),
-            records.group_tombstone(records.TARGET_METADATA, group_id),
-            *records.member_tombstones(records.MEMBER, group_id, members),
-            records.group_tombstone(records.GROUP, group_id),
-            records.group_tombstone(records.TOPOLOGY, group_id),
+            *member_tombstones(records.CURRENT, group_id, members),
+            *member_tombstones(records.TARGET_MEMBER, group_id, members),
+            of_group(records.TARGET_METADATA, group_id),
+            *member_tombstones(records.MEMBER, group_id, members),
+            of_group(records.GROUP, group_id),
+            of_group(records.TOPOLOGY, group_id),
         ]
 
     def timer_keys(self) -> list[tuple[str, ...]]:

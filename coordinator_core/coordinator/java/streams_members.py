@@ -20,7 +20,8 @@ from coordinator_core.releases.requests import StreamsRules
 
 
 def member_of_request(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, out: list[Record]) -> LiveStreamsMember:
-    """The member that a heartbeat is of, a new one where it joins; ``out`` gets what replaces a static member.
+    """The member that a heartbeat is of, a new one where it joins; ``out`` gets the records that replace a static
+    member.
 
     Raises :class:`ApiError` for a member that is unknown or fenced, and for an instance id that is taken.
     """
@@ -45,17 +46,11 @@ def _replaced(group: LiveStreamsGroup, old: LiveStreamsMember, member_id: str, o
     """A static member that comes back under a new id, with the target of the old one."""
     group_id = group.group_id
     new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    out += removal(group_id, old.member_id)
+    out += records.removal(group_id, old.member_id)
     out.append(records.member(group_id, new))
     out.append(records.target(group_id, member_id, group.target(old.member_id)))
     out.append(records.current(group_id, new))
     return new
-
-
-def removal(group_id: str, member_id: str) -> list[Record]:
-    """Tombstones of a member's records."""
-    types = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
-    return [one for kind in types for one in records.member_tombstones(kind, group_id, [member_id])]
 
 
 def needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) -> bool:

@@ -78,7 +78,7 @@ def validate_tasks(configured: ConfiguredTopology, owned: Iterable[OwnedTasks]) 
 
 
 def validate_names(topology: StreamsTopology | None) -> None:
-    """Topics that ``KafkaApis`` refuses: names that cannot be, and those of Kafka's own topics."""
+    """``ApiError`` for topics that ``KafkaApis`` refuses: names that cannot be, and those of Kafka's own topics."""
     if topology is None:
         return
     names = {
@@ -97,7 +97,7 @@ def validate_names(topology: StreamsTopology | None) -> None:
 
 
 def validate(request: StreamsGroupHeartbeat, rules: StreamsRules) -> None:
-    """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``."""
+    """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``, as ``ApiError``."""
     epoch, topology = request.member_epoch, request.topology
     owned = {"Active": request.active_tasks, "Standby": request.standby_tasks, "Warmup": request.warmup_tasks}
     if request.instance_id is not None and not rules.has_static_members:

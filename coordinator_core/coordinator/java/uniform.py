@@ -66,7 +66,7 @@ def _assign_homogeneous(group: GroupSpec) -> Assignment:
 
 
 def _assign_heterogeneous(group: GroupSpec) -> Assignment:
-    """Keep what members have, give the rest to the least loaded, then even out topic by topic."""
+    """Keep the partitions of members, give the rest to the least loaded, then even out topic by topic."""
     builder = _Builder(group)
     if not builder.subscribers:
         return {}

@@ -160,7 +160,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         )
 
     def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
-        """The error of each partition; raises :class:`ApiError` for what refuses them all."""
+        """The error of each partition; raises :class:`ApiError` for an error that refuses them all."""
         self.check(request.group_id)
         group = self._living(request.group_id)
         if not group.is_in(GroupState.EMPTY) and not group.uses_consumer_protocol:

@@ -1,4 +1,9 @@
-"""Recorded request sequences: read, played through the model, compared."""
+"""Recorded request sequences: read, played through the model, compared.
+
+A trace has the requests of clients with a broker's replies and records, and in ``given`` the chance and the outside
+events that no request decides. May import ``coordinator``, both coordinators too, and whatever that may. Start reading
+at ``read`` (the file), then ``play`` (the model answers) and ``compare`` (its answers against the broker's).
+"""
 
 from coordinator_core.coordinator.trace.compare import Difference, differences
 from coordinator_core.coordinator.trace.given import Given

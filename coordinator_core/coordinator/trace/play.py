@@ -64,7 +64,7 @@ class Played:
 def play(trace: Trace, given: Given | None = None) -> Played:
     """Play the whole trace, with ``given`` or the facts that the trace itself gives.
 
-    Raises :class:`DamagedInputError` for a request that the model cannot read, and for what it cannot play: more than
+    Raises :class:`DamagedInputError` for a request that the model cannot read, or cannot play: more than
     ``MOST_TIMERS`` timers, and ``TIMERS_PER_LINE`` for each line; values that no record holds.
     """
     return _Player(trace, given or trace.given or Given()).run()

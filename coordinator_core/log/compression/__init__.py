@@ -1,11 +1,9 @@
 """Decompression of record batches and legacy wrappers, as Kafka frames each codec.
 
-The codecs themselves come from packages; the framing is done here where the packages do not know it
-(snappy-java's stream, Kafka's LZ4 frame subset).  No function allocates on the word of a size that the
-input declares: output grows with what was really decompressed, up to ``max_bytes``.
-
-An offsets log holds very many small batches, so each codec first does what suffices for one of them, with one
-call of its package; what that cannot do is left to the code that reads piece by piece and knows every rule.
+The codecs come from packages; framing that these do not know (snappy-java's stream, Kafka's subset of LZ4 frames) is
+done here. Each codec tries one call of its package first, which suffices for small batches, then reads piece by piece
+by all rules. No size that the input declares is allocated: output grows with the data, up to ``max_bytes``. May import
+``log.types`` alone. Start reading at :func:`decompress`, then ``lz4``.
 """
 
 from __future__ import annotations

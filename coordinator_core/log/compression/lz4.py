@@ -20,7 +20,7 @@ _WORD = struct.Struct("<I")
 def decompress(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """Kafka's ``Lz4BlockInputStream``: one frame of independent blocks; what follows it is ignored.
 
-    Block checksums are verified, the content checksum is skipped.
+    Block checksums are verified, the content checksum is skipped. Raises :class:`CompressionError`.
     """
     if len(data) < 7:
         raise CompressionError("lz4: stream ends in the header")

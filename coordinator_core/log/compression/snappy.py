@@ -16,7 +16,7 @@ _MAX_EXPANSION = 64
 
 def decompress(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """snappy-java's ``SnappyInputStream``: header, then length-prefixed raw blocks; further headers may
-    follow (concatenated streams); data without the header is one raw block."""
+    follow (concatenated streams); data without the header is one raw block. Raises :class:`CompressionError`."""
     if not len(data):
         raise CompressionError("snappy: empty input")
     if len(data) < _HEADER_BYTES or data[:8] != MAGIC:

@@ -25,7 +25,7 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def decompress(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
-    """Concatenated frames, with or without a content size."""
+    """Concatenated frames, with or without a content size; :class:`CompressionError` for other bytes."""
     if magic < 2:
         raise CompressionError(f"codec zstd is illegal in message format {magic}")
     if len(data) <= _piece(max_bytes):
