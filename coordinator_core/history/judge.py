@@ -29,7 +29,6 @@ from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSwee
 
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
-_OLD_DEFAULT_MS = DAY_MS
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
@@ -118,6 +117,9 @@ class Judge:
                 asked = self._request(act, removal, with_group=with_group)
             return expiry if asked is None else replace(expiry, others=(asked.kind, *asked.others))
         topic = self._topic_deletion(act, removal, with_group=with_group)
+        if topic is not None and expiry is not None and self._lessons.is_partial:
+            # What went with it in other groups may have had the same age.
+            topic = replace(topic, certainty=Certainty.POSSIBLE)
         forgotten = self._sources_bug(group, removal)
         if topic is not None and topic.certainty is not Certainty.POSSIBLE:
             if forgotten is None:
@@ -174,7 +176,7 @@ class Judge:
         why = f"{_since(removal)} {_span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
-        if _OLD_DEFAULT_MS <= age <= _OLD_DEFAULT_MS + _SWEEPS_MS:
+        if DAY_MS <= age <= DAY_MS + _SWEEPS_MS:
             why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)

@@ -30,10 +30,12 @@ class Lessons:
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
     ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire.
     ``elsewhere`` has, by topic and group, the newest commit (epoch ms) of offsets that stand in groups of whose history
-    nothing else is known; of several offsets that of the one which was committed longest ago.
+    nothing else is known; of several offsets that of the one which was committed longest ago. ``is_partial``: there are
+    such groups, so ages and topics are those of some groups only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_partial: bool = False) -> None:
+        self.is_partial = is_partial
         self.deletions = Deletions()
         self.topics: dict[str, list[tuple[int, int | None]]] = {}
         self.ages: list[tuple[int, str]] = []

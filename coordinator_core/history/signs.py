@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import DAY_MS, HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import (
     Change,
@@ -295,7 +295,7 @@ def flapping_of(group: GroupHistory) -> list[Flapping]:
         close = _close(changes, max(FLAPS, 2 * at_once[name] + 1))
         others = max((len(joined) for other, joined in joins.items() if other != name), default=0)
         if not close and at_once[name] == 1 and others <= _ALONE * len(changes):
-            close = _close(changes, _FLAPS_A_DAY, 24 * HOUR_MS)
+            close = _close(changes, _FLAPS_A_DAY, DAY_MS)
         if close:
             found.append(Flapping(name, close))
     return found

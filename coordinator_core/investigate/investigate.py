@@ -94,14 +94,14 @@ def investigate(
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
     found = [group for history in histories for group in history.groups.values()]
-    newest_ms = max((history.last_ms for history in histories), default=-1)
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
-            explanations += explain_silences(history, newest_ms, case)
+    numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
+    explanations += explain_silences(histories, numbers, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:
@@ -159,7 +159,7 @@ def _at_once(
     spans = () if groups is None else Judge.asks_about(found)
     for log in snapshot.partitions if spans else ():
         read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
-    lessons = Lessons()
+    lessons = Lessons(is_partial=groups is not None)
     judge = Judge(case.profile, deletions, retention_ms=case.retention_ms, lessons=lessons)
     judge.judge(found)
     if groups is not None and _names_topics(found):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
@@ -33,10 +34,11 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         if (left := [move for move in some if id(move.after) not in taken.puts])
     }
     resets = moves.pop(MoveKind.RESET, [])
-    for _, some in _by_request(move for move in resets if not _is_overwritten(group, move)):
+    after = {id(one): two for versions in group.versions.values() for one, two in pairwise(versions)} if resets else {}
+    for _, some in _by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
         yield _reset(group, some)
-    for _, some in _by_request(move for move in resets if _is_overwritten(group, move)):
-        yield _reset_overwritten(group, some)
+    for _, some in _by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
+        yield _reset_overwritten(group, some, after[id(some[0].after)])
     if disordered := _out_of_order(moves.get(MoveKind.BACK, ())):
         yield _disorder(group, disordered)
         known = {id(move) for move in disordered}
@@ -179,28 +181,20 @@ def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     )
 
 
-def _after(group: GroupHistory, move: Move) -> Version | None:
-    """The version behind that of the move."""
-    versions = group.versions[move.key]
-    at = next(at for at, version in enumerate(versions) if version is move.after)
-    return versions[at + 1] if at + 1 < len(versions) else None
-
-
-def _is_overwritten(group: GroupHistory, move: Move) -> bool:
+def _is_overwritten(move: Move, following: Version | None) -> bool:
     """Whether the next commit goes on where the group had been before the reset: who wrote it had never stopped."""
-    following = _after(group, move)
     return (
         following is not None
         and not following.had_members
         and move.after.commits == 1
-        and following.first.committed_offset >= move.before.last.committed_offset
+        and following.origin is not None
+        and following.origin.kind not in (OriginKind.ADMIN, OriginKind.MIRROR)
+        and following.first.committed_offset >= _before(move)
     )
 
 
-def _reset_overwritten(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Version) -> Explanation:
     first = moves[0]
-    following = _after(group, first)
-    assert following is not None
     put = first.after.place
     return Explanation(
         "reset-without-effect",
@@ -241,8 +235,8 @@ def _out_of_order(moves: Sequence[Move]) -> list[Move]:
     little = [move for move in own if -move.records <= SMALL_STEP]
     times = Counter(move.key for move in little if _is_regained(move))
     found = [move for move in own if move.after.second is not None and move.after.second >= _before(move)]
-    found += [move for move in little if times[move.key] >= _AGAIN and not any(move is one for one in found)]
-    return sorted(found, key=lambda move: move.after.place)
+    found += [move for move in little if times[move.key] >= _AGAIN]
+    return sorted({id(move): move for move in found}.values(), key=lambda move: move.after.place)
 
 
 def _before(move: Move) -> int:
@@ -258,8 +252,10 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     stands = [
         move
         for move in {move.key: move for move in moves}.values()
-        if group.versions[move.key][-1].last.committed_offset < move.before.last.committed_offset
+        if group.versions[move.key][-1].last.committed_offset < _before(move)
     ]
+    second = first.after.second
+    is_unsure = second is not None and second - first.after.first.committed_offset <= first.before.largest_step
     often = len({move.after.place.timestamp_ms for move in moves})
     return Explanation(
         "commits-out-of-order",
@@ -268,15 +264,16 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"{moment(first.after.place.timestamp_ms)} on a member committed less than it had before, and then more again, "
         f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
         f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {_who(first.after)}"
-        f"; by {-min(move.records for move in moves):,} records at most.",
+        f"; by {-min(move.records for move in moves):,} records at most."
+        + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else ""),
         first.after.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         events=_sequence(group, moves),
         evidence=_events(moves),
         not_this=[
-            "Nobody reset the group and its consumer was not sought back: the next commits go on.",
-            "Nothing is read again by it, unless the member stops right then.",
+            "Nobody reset the group: the next commits go on.",
+            *([] if is_unsure else ["Nothing is read again by it, unless the member stops right then."]),
         ],
         now=[
             "Let one thread commit, and only what all before it is done: commitAsync() that is tried again, or several "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_core.durations import HOUR_MS
@@ -23,19 +23,36 @@ class _Rhythm(NamedTuple):
     usual_ms: float
 
 
-def explain_silences(history: PartitionHistory, newest_ms: int, case: Case) -> Iterator[Explanation]:
-    """The end of one offsets partition long before ``newest_ms``, the newest record of all, or before the capture; and
-    pauses up to a new coordinator.
+def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int], case: Case) -> Iterator[Explanation]:
+    """Offsets partitions among ``of`` that end long before the newest record of all, or before the capture; and pauses
+    up to a new coordinator.
 
-    Of one group alone nothing tells whether it had something to commit; of several at once something does.
+    Of one group alone nothing tells whether it had something to commit; of several at once something does. Where most
+    partitions end at different times, they were copied at different times.
     """
+    newest_ms = max((history.last_ms for history in histories), default=-1)
     captured = [known.captured_at_ms for known in (case.topics, case.topology) if known is not None]
-    until_ms = max((at for at in (newest_ms, *captured) if at is not None), default=-1)
-    quiet_ms = until_ms - history.last_ms
-    if quiet_ms >= HOUR_MS:
-        groups = [one for one in _rhythms(history, history.last_ms, 0) if not _has_left(one.group)]
-        if stopped := [one for one in groups if quiet_ms >= _USUAL * one.usual_ms]:
-            yield _silent(history, stopped, until_ms, is_capture=until_ms > newest_ms)
+    captured_ms = max((at for at in captured if at is not None), default=-1)
+    alive = {
+        history.offsets_partition: found
+        for history in histories
+        if (found := [one for one in _rhythms(history, history.last_ms, 0) if not _has_left(one.group)])
+    }
+    early = {one.offsets_partition for one in histories if newest_ms - one.last_ms >= HOUR_MS} & alive.keys()
+    is_copied_at_once = len(early) <= 1 or 2 * len(early) <= len(alive)
+    for history in histories:
+        number = history.offsets_partition
+        if number not in of:
+            continue
+        until_ms = newest_ms if number in early else captured_ms
+        quiet_ms = until_ms - history.last_ms
+        stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, _USUAL * one.usual_ms)]
+        if stopped and (is_copied_at_once or number not in early):
+            yield _silent(history, stopped, until_ms, is_capture=number not in early)
+        yield from _pauses(history)
+
+
+def _pauses(history: PartitionHistory) -> Iterator[Explanation]:
     for leader in history.leaders:
         began_ms = leader.place.timestamp_ms - leader.pause_ms
         groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= HOUR_MS else []
@@ -80,7 +97,8 @@ _NOW = (
 def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int, *, is_capture: bool) -> Explanation:
     newest = max(stopped, key=lambda one: one.last.last_place)
     place = Place(history.offsets_partition, history.end_offset - 1, history.last_ms, "", 0, -1)
-    several = len(stopped) >= _AT_LEAST_TWO
+    # Logs may have been copied before the rest was captured.
+    several = len(stopped) >= _AT_LEAST_TWO and not is_capture
     verdict = (
         f"Nothing was written to offsets partition {history.offsets_partition} after {moment(history.last_ms)} (record "
         f"{place.record_offset}), {span(until_ms - history.last_ms)} before "
@@ -93,7 +111,7 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
         Severity.WARNING if several else Severity.INFO,
         verdict,
         history.last_ms,
-        None if several else newest.group.group_id,
+        newest.group.group_id if len(stopped) == 1 else None,
         history.offsets_partition,
         evidence=[
             Event(place, "last record of the partition"),
@@ -107,10 +125,15 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
             *(
                 []
                 if several
-                else ["One group alone may have had nothing to commit: compare with the ends of its topics (capture)."]
+                else ["One group may have had nothing to commit: compare with the ends of its topics (capture)."]
+                if len(stopped) == 1
+                else ["Compare with the time at which the files of the log were copied."]
             ),
         ],
-        capture=["Capture once more: a partition that still ends at that record takes no commits."],
+        capture=[
+            "Capture once more, all partitions at one time: one that still ends at that record takes no commits, and "
+            "one that does not was only copied earlier.",
+        ],
     )
 
 

@@ -395,3 +395,54 @@ def test_a_rolling_deployment_of_a_new_group_is_sound(tmp_path: Path, capfd: pyt
     path = str(topics(log.write(tmp_path), *[(0, value)] * 4, topic_id=TOPIC_ID))
     document = json.loads(out(capfd, path, "--kafka-version", "4.3.1", "--now-ms", str(log.at), "--format", "json"))
     assert document["explanations"] == []
+
+
+def test_partitions_that_were_copied_one_after_the_other_are_not_silent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        log = Log()
+        for minute in range(60 + 120 * number):
+            log.wait(MINUTE)
+            for name in ("g", "h"):
+                log.commit(f"{name}-{number}", {KEY: minute})
+        log.write(tmp_path, number)
+    now = ["--now-ms", str(T0 + 600 * MINUTE)]
+    document = json.loads(out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *now, "--format", "json"))
+    assert {one["code"] for one in document["explanations"]} == {"commits-without-members"}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_sweep_of_several_groups_is_no_deletion_of_their_topics(
+    alone: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A retention of three hours, and groups with a topic each."""
+    log, names = Log(), [f"g-{number}" for number in range(6)]
+    for name in names:
+        log.generation(name, 1, Client(name, partitions=((name, 0),))).commit(name, {(name, 0): 50})
+        log.wait(MINUTE // 2).generation(name, 2)
+    log.wait(181 * MINUTE)
+    for name in names:
+        log.tombstones(name, (name, 0), with_group=True).wait(2)
+    path = str(log.wait(MINUTE).commit("other", {KEY: 1}).write(tmp_path))
+    now = ["--now-ms", str(log.at), *(["--group", "g-2"] if alone else [])]
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *now, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["group_id"] == "g-2"]
+    assert found["code"] == "offsets-expired"
+    assert any("cannot exclude: topic deletion, DeleteGroups" in one for one in found["not_this"]) == alone
+
+
+@pytest.mark.parametrize(("captured", "codes"), [(90, []), (600, ["offsets-partition-silent"])])
+def test_a_log_that_ends_long_before_its_capture_is_said_to(
+    captured: int, codes: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The files may have been copied before, so it is no more than a note."""
+    log = Log().generation("g", 1, Client("g")).generation("h", 1, Client("h"))
+    for minute in range(60):
+        log.wait(MINUTE).commit("g", {KEY: minute}).commit("h", {KEY: minute})
+    path = topics(log.write(tmp_path), *[(0, 59)])
+    document = json.loads((path / "topics.json").read_text()) | {"captured_at_ms": T0 + captured * MINUTE}
+    (path / "topics.json").write_text(json.dumps(document))
+    now = ["--now-ms", str(T0 + 700 * MINUTE), "--format", "json"]
+    found = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", *now))["explanations"]
+    assert [(one["code"], one["severity"]) for one in found] == [(code, "info") for code in codes]
