@@ -117,7 +117,7 @@ def test_architecture_and_contributing_have_every_package_of_the_core() -> None:
         r"^ coordinator_core\.(\w+)", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert packages <= set(drawn)
-    order = re.search(r"    errors < .*?\n\n", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    order = re.search(r"    durations < .*?\n\n", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     assert order is not None
     assert tuple(order[0].replace("<", " ").split()) == LAYERS
 

@@ -151,28 +151,6 @@ class GroupSweep:
     def keep(self, group_id: str, kept: Kept, count: int = 1) -> None:
         self.kept.setdefault(group_id, Counter())[kept] += count
 
-    def taken(self) -> tuple[list[Tombstone], list[Tombstone]]:
-        """``due`` and ``forecast``, which are forgotten here."""
-        found = self.due, self.forecast
-        self.due, self.forecast = [], []
-        return found
-
-    def keeps_all(self, group_id: str, topics: Set[str], offsets: int) -> bool:
-        """Whether a group with committed offsets, so many in all, of these topics surely keeps them, and then that is
-        counted. Else :meth:`sweep_group` is to look at each."""
-        group = self._state.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            return False
-        condition = self._condition(group_id, group)
-        if condition.kept is None and not topics <= condition.subscribed:
-            return False
-        self.keep(group_id, condition.kept or Kept.SUBSCRIBED_TOPIC, offsets)
-        if group is not None and not (isinstance(group, ClassicGroup) and group.state is None):
-            kept = self._group_kept(group, keeps_offset=True)
-            assert kept is not None
-            self.keep(group_id, kept)
-        return True
-
     def load_failure(self) -> str | None:
         """Why such a coordinator does not load the partition, and so sweeps nothing."""
         if not self._state.load_failures:
@@ -180,20 +158,20 @@ class GroupSweep:
         first = self._state.load_failures[0]
         return f"the partition is not loaded: record offset {first.record_offset}: {first.detail}"
 
-    def _condition(self, group_id: str, group: Group | None) -> Condition:
+    def condition(self, group_id: str) -> Condition:
+        """Expiry condition of a group for its committed offsets."""
+        group = self._state.groups.get(group_id)
         return condition_of(group, self._rules, is_rebalancing=group_id in self._rebalancing)
+
+    def pending(self) -> Set[OffsetKey]:
+        """Offset keys whose committed offsets stay for a commit of an open transaction."""
+        return self._pending if self._rules.pending_protects_offset_key else frozenset()
 
     def sweep_group(self, group_id: str, offsets: list[tuple[OffsetKey, CommittedOffset]]) -> str | None:
         """Take in a group with all its committed offsets, by topic and partition; why the sweep fails there, if so."""
-        group = self._state.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
-                self.keep(group_id, Kept.SWEEP_FAILS, 1 + len(offsets))
-                return f"share group {group_id!r} has committed offsets, for which there is no expiry rule"
-            if self._rules.share_sweep is not ShareSweep.DELETES:
-                self.keep(group_id, Kept.SHARE_GROUP, 1 + len(offsets))
-                return None
-        condition = self._condition(group_id, group)
+        if self.is_left(group_id, len(offsets)):
+            return self.leave(group_id, len(offsets))
+        condition = self.condition(group_id)
         times: list[int] = []
         for offset_key, offset in offsets:
             verdict = self._verdict(condition, offset_key, offset)
@@ -202,13 +180,33 @@ class GroupSweep:
             else:
                 times.append(verdict.expires_at_ms)
                 self._add([self._offset_tombstone(offset_key, offset, verdict)])
+        return self.end_group(group_id, len(offsets), len(times), max(times, default=self._now_ms))
+
+    def is_left(self, group_id: str, offsets: int) -> bool:
+        """Whether the sweep looks at no offset of a group with so many of them, nor at the group."""
+        if not isinstance(self._state.groups.get(group_id), ShareGroup):
+            return False
+        share_sweep = self._rules.share_sweep
+        return share_sweep is not ShareSweep.DELETES or offsets > 0
+
+    def leave(self, group_id: str, offsets: int) -> str | None:
+        """Count a group that :meth:`is_left`; why the sweep fails there, if so."""
+        if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
+            self.keep(group_id, Kept.SWEEP_FAILS, 1 + offsets)
+            return f"share group {group_id!r} has committed offsets, for which there is no expiry rule"
+        self.keep(group_id, Kept.SHARE_GROUP, 1 + offsets)
+        return None
+
+    def end_group(self, group_id: str, offsets: int, expiring: int, last: int) -> str | None:
+        """Take in the group itself, of whose committed offsets so many expire, the last of them at ``last``; why the
+        sweep fails there, if so. ``last`` is ``now_ms`` where none does."""
+        group = self._state.groups.get(group_id)
         if group is None or (isinstance(group, ClassicGroup) and group.state is None):
             return None
-        kept = self._group_kept(group, keeps_offset=len(times) < len(offsets))
+        kept = self._group_kept(group, keeps_offset=expiring < offsets)
         if kept is not None:
             self.keep(group_id, kept)
             return None
-        last = max(times, default=self._now_ms)
         if offsets and self._waits_a_sweep(group_id):
             last = max(last, self._now_ms) + 1
         # The whole sweep fails, but only from the moment at which it would delete this group.
@@ -224,7 +222,7 @@ class GroupSweep:
             return condition.kept
         if offset_key.topic in condition.subscribed:
             return Kept.SUBSCRIBED_TOPIC
-        if self._rules.pending_protects_offset_key and offset_key in self._pending:
+        if offset_key in self.pending():
             return Kept.PENDING_COMMIT
         due = self._due(condition, offset)
         return Kept.NEVER if due is None else due

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from coordinator_core.jsontext import fields_of
-from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
+from coordinator_core.lifecycle.expiring import REASONS, Tombstones
+from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, TombstoneKind
 from coordinator_core.reports.text_table import text_table
 
 Json = dict[str, Any]
@@ -76,6 +82,50 @@ def tombstone_row(tombstone: Tombstone) -> Json:
         **fields_of(tombstone, "base_timestamp_ms", "expires_at_ms", "offsets_partition", "record_offset"),
         "key_hex": tombstone.key.hex(),
     }
+
+
+def tombstone_lines(block: Tombstones) -> pa.Buffer:
+    """JSON lines of the :func:`tombstone_row` of each, as ``json.dumps`` writes it."""
+    head = '{"kind": ' + _json(str(TombstoneKind.OFFSET)) + ', "group_id": '
+    place = f', "offsets_partition": {block.offsets_partition}, "record_offset": '
+    reasons = pa.array([f', "reason": {_json(str(one))}, "base_timestamp_ms": ' for one in REASONS], pa.string())
+    group_key, topic_key, partition_key = block.key_parts()
+    lines = pc.binary_join_element_wise(
+        block.each_group(lambda group_id: f'{head}{_json(group_id)}, "topic": '.encode()),
+        block.each_topic(lambda topic: f'{_json(topic)}, "partition": '.encode()),
+        _digits(block.partition),
+        reasons.cast(pa.binary()).take(pa.array(block.reason)),
+        pc.if_else(pa.array(block.has_base), _digits(block.base_ms), pa.scalar(b"null", pa.binary())),
+        pa.scalar(b', "expires_at_ms": ', pa.binary()),
+        _digits(block.expires_at_ms),
+        pa.scalar(place.encode(), pa.binary()),
+        _digits(block.record_offset),
+        pa.scalar(b', "key_hex": "', pa.binary()),
+        *map(_hex, (group_key, topic_key, partition_key)),
+        pa.scalar(b'"}\n', pa.binary()),
+        pa.scalar(b"", pa.binary()),
+    )
+    found = block.in_order(lines, [(_json(tombstone_row(one)) + "\n").encode() for one in block.others])
+    _, offsets, data = found.buffers()
+    begin, end = np.frombuffer(offsets, np.int32)[[found.offset, found.offset + len(found)]].tolist()
+    return data.slice(begin, end - begin)
+
+
+_json = json.dumps
+_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2").view(np.uint16)
+
+
+def _digits(numbers: Any) -> pa.Array:
+    return pa.array(numbers).cast(pa.string()).cast(pa.binary())
+
+
+def _hex(values: pa.Array) -> pa.Array:
+    """Hexadecimal digits of each value (binary)."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    digits = _HEX[np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]] if len(values) else _HEX[:0]
+    moved = ((ends - ends[0]) * 2).astype(np.int32)
+    return pa.BinaryArray.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(moved), pa.py_buffer(digits)])
 
 
 def expiry_rows(document: Json) -> list[Json]:

@@ -28,6 +28,7 @@ from coordinator_core.fold.tasks import (
 from coordinator_core.log.limits import standing_allowance, too_large
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile
 from coordinator_core.runs.folding import Folding
 from coordinator_core.runs.place import RunPlace, source_directories
@@ -100,6 +101,19 @@ def merged_partitions(
             return merged, facts
 
         yield from replay.merged(merge)
+
+
+def merged_one_by_one(
+    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
+    """Like :func:`merged_partitions`, with folds and columns of one partition in memory: no segment of the next is
+    read before it is asked for."""
+    snapshot = snapshot_of(source)
+    for log in snapshot.partitions:
+        of_log = replace(snapshot, partitions=(log,))
+        part = replace(source, snapshot=of_log) if isinstance(source, Pin) else of_log
+        yield from merged_partitions(part, profile, on_damage=on_damage, cache=cache)
+        give_back_freed_memory()
 
 
 def replay_to_run(

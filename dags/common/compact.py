@@ -18,9 +18,9 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -31,7 +31,7 @@ from dags.common.links import linked
 from dags.common.load import final_errors, replay_rules
 
 if TYPE_CHECKING:
-    from coordinator_core.lifecycle.plan import Tombstone
+    from coordinator_core.lifecycle.expiring import Tombstones
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def _forecast(
 ) -> Document:
     """Answer of ``regroup expire``, its records in files of their own; sizes, and the other inputs of a plan.
 
-    One offsets partition and group after the other: of each stay a few numbers. Completes the pin.
+    One offsets partition after the other: of each stay a few numbers. Completes the pin.
     """
     from coordinator_core import files, storage
     from coordinator_core.fold.cache import cache_of_environment
@@ -120,8 +120,7 @@ def _forecast(
     from coordinator_core.lifecycle.forecast import forecast
     from coordinator_core.lifecycle.forensics import compacted_sizes
     from coordinator_core.log.reader import OnDamage
-    from coordinator_core.reports.expiry import tombstone_row
-    from coordinator_core.runs.local import check_source, merged_partitions
+    from coordinator_core.runs.local import check_source, merged_one_by_one
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
@@ -138,7 +137,7 @@ def _forecast(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
-    replayed = merged_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
+    replayed = merged_one_by_one(pin, profile, on_damage=on_damage, cache=cache_of_environment())
     facts_of_plan: Document = {
         "profile": profile.label,
         "now_ms": now,
@@ -148,19 +147,10 @@ def _forecast(
     with ExitStack() as stack:
         made = stack.enter_context(storage.directory_of(directory))
         made.mkdir(parents=True, exist_ok=True)
-        due, later = (stack.enter_context((made / name).open("w", encoding="utf-8")) for name in (DUE, LATER))
-
-        def write(now_due: Sequence[Tombstone], to_come: Sequence[Tombstone]) -> None:
-            for file, tombstones in ((due, now_due), (later, to_come)):
-                file.writelines(json.dumps(tombstone_row(one)) + "\n" for one in tombstones)
-
+        due, later = (_lines_into(stack.enter_context((made / name).open("wb"))) for name in (DUE, LATER))
         for log_to_compact, (merged, facts) in zip(logs, replayed, strict=True):
-            before = due.tell(), later.tell()
-            found = forecast(merged, profile, now_ms=now, offsets_retention_ms=retention_ms, take=write)
+            found = forecast(merged, profile, now_ms=now, offsets_retention_ms=retention_ms, due=due, later=later)
             if found.failure is not None:
-                for file, end in zip((due, later), before, strict=True):
-                    file.seek(end)
-                    file.truncate()
                 failures.append({"offsets_partition": found.offsets_partition, "detail": found.failure})
             expiry.append(expiry_row(found))
             kept.update(found.kept)
@@ -182,6 +172,16 @@ def _forecast(
         }
         files.write_json(str(made / FORECAST), document)
     return document
+
+
+def _lines_into(file: IO[bytes]) -> Callable[[Tombstones], None]:
+    """What writes blocks of tombstones into ``file``, an object a line."""
+    from coordinator_core.reports.expiry import tombstone_lines
+
+    def write(block: Tombstones) -> None:
+        file.write(tombstone_lines(block))
+
+    return write
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:

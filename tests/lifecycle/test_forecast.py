@@ -1,20 +1,24 @@
-"""The forecast of a partition in columns: numbers, tombstones and digest of :func:`plan_expiry` on its objects."""
+"""The forecast of a partition in columns: numbers, tombstones, their lines of JSON, and digest of :func:`plan_expiry` on its objects."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.lifecycle.expiring import Tombstones
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.forecast import Forecast, forecast
-from coordinator_core.lifecycle.plan import Kept, Tombstone
+from coordinator_core.lifecycle.plan import Kept
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_for_release
+from coordinator_core.reports.expiry import tombstone_lines, tombstone_row
 from coordinator_core.runs.local import merged_partitions
 from tests.cases import Case, case
 from tests.lifecycle.random_groups import Appended, RandomGroups
@@ -24,19 +28,25 @@ NOW_MS = 1_800_000_000_000
 HOUR_MS, DECADE_MS = 3_600_000, 10 * 365 * 86_400_000
 
 
+class Lines:
+    """Tombstones that are taken, as objects."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, Any]] = []
+
+    def __call__(self, block: Tombstones) -> None:
+        text = tombstone_lines(block).to_pybytes()
+        self.found += map(json.loads, text.splitlines())
+        assert text == b"".join(json.dumps(row).encode() + b"\n" for row in self.found[-len(block.order) :])
+
+
 def check(source: Snapshot, profile: Profile, *, now_ms: int, retention_ms: int) -> list[Forecast]:
     """What is found in columns and by objects is the same; the forecasts."""
     found = []
     for merged, _ in merged_partitions(source, profile, on_damage=OnDamage.RECOVER):
         plan = plan_expiry(merged.to_state(), profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
-        due: list[Tombstone] = []
-        later: list[Tombstone] = []
-
-        def take(now_due: list[Tombstone], to_come: list[Tombstone]) -> None:
-            due.extend(now_due)  # noqa: B023
-            later.extend(to_come)  # noqa: B023
-
-        one = forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=retention_ms, take=take)
+        due, later = Lines(), Lines()
+        one = forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=retention_ms, due=due, later=later)
         kept: Counter[Kept] = Counter()
         for counts in plan.kept.values():
             kept.update(counts)
@@ -50,9 +60,8 @@ def check(source: Snapshot, profile: Profile, *, now_ms: int, retention_ms: int)
             kept=kept,
             failure=plan.failure,
         )
-        if plan.failure is None:
-            assert tuple(due) == plan.tombstones
-            assert tuple(sorted(later, key=lambda item: item.expires_at_ms)) == plan.forecast
+        assert due.found == [tombstone_row(item) for item in plan.tombstones]
+        assert sorted(later.found, key=lambda row: row["expires_at_ms"]) == [*map(tombstone_row, plan.forecast)]
         found.append(one)
     return found
 
