@@ -231,7 +231,7 @@ def _with_count(rows: pa.Table, reference: Reference, target: pa.Table) -> pa.Ta
     if reference.where is not None:
         target = target.filter(pc.equal(target[reference.where[0]], reference.where[1]))
     counted = target.group_by(columns).aggregate([([], "count_all")])
-    numbered = rows.select(columns).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = rows.select(columns).append_column("row", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     joined = numbered.join(counted, columns, join_type="left outer").sort_by("row")
     return rows.append_column(reference.count_column, pc.fill_null(joined["count_all"], 0))
 

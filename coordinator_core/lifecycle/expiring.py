@@ -272,7 +272,7 @@ class OffsetColumns:
 def sweep_columns(
     state: PartitionState, blocks: Iterable[pa.Table], profile: Profile, *, now_ms: int, offsets_retention_ms: int
 ) -> Swept:
-    """The sweep of ``profile``'s coordinator at ``now_ms`` over ``state``, whose committed offsets are in ``blocks``."""
+    """The sweep of ``profile``'s coordinator at ``now_ms`` over ``state``; ``blocks`` have its committed offsets."""
     rules = profile.expiry
     sweep = GroupSweep(state, rules, now_ms, offsets_retention_ms)
     offsets = OffsetColumns(blocks, state.groups)
@@ -280,13 +280,12 @@ def sweep_columns(
     conditions = _Conditions(sweep, offsets, counts)
     kept = conditions.kept[offsets.group]
     rows = np.flatnonzero(kept == _EXPIRES)
-    for mask, reason in (
-        (lambda: conditions.is_subscribed(rows), Kept.SUBSCRIBED_TOPIC),
-        (lambda: offsets.rows_of(sweep.pending())[rows], Kept.PENDING_COMMIT),
-    ):
-        found = mask()
-        kept[rows[found]] = _KEPT.index(reason)
-        rows = rows[~found]
+    is_subscribed = conditions.is_subscribed(rows)
+    kept[rows[is_subscribed]] = _KEPT.index(Kept.SUBSCRIBED_TOPIC)
+    rows = rows[~is_subscribed]
+    is_pending = offsets.rows_of(sweep.pending())[rows]
+    kept[rows[is_pending]] = _KEPT.index(Kept.PENDING_COMMIT)
+    rows = rows[~is_pending]
     group = offsets.group[rows]
     base = np.where(conditions.has_base[group], conditions.base_ms[group], offsets.commit_ms[rows])
     expiry = expiry_of(

@@ -1,4 +1,4 @@
-"""The forecast of a partition in columns: numbers, tombstones, their lines of JSON, and digest of :func:`plan_expiry` on its objects."""
+"""The forecast of a partition in columns: all of :func:`plan_expiry` on objects, and lines of JSON."""
 
 from __future__ import annotations
 
