@@ -1,4 +1,5 @@
-"""moto's S3 server with two more properties: objects may be days old, and it holds requests back when it is told to.
+"""moto's S3 server with three more properties: objects may be days old, a put under a condition is one step, as S3
+promises and moto's threads do not, and it holds requests back when it is told to.
 
     python -m tests.log.held_store DIRECTORY DAYS
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ class Held:
 
     def __init__(self, application: Any, directory: Path) -> None:
         self._application, self._directory = application, directory
+        self._one_step = threading.Lock()
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{environ['QUERY_STRING']}"
@@ -36,7 +40,9 @@ class Held:
                     time.sleep(0.02)
                 start_response("503 Service Unavailable", [])
                 return []
-        answer: Iterable[bytes] = self._application(environ, start_response)
+        is_conditional = not environ.keys().isdisjoint({"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"})
+        with self._one_step if is_conditional else nullcontext():
+            answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
 
 
