@@ -118,6 +118,13 @@ class Batch:
         return None
 
     @property
+    def last_sequence(self) -> int:
+        if self.base_sequence < 0:
+            return -1
+        last = self.base_sequence + (self.last_offset - self.base_offset)
+        return last if last <= 0x7FFFFFFF else last - 0x80000000
+
+    @property
     def next_offset(self) -> int:
         """The offset behind the batch, an int64 as well."""
         return min(self.last_offset, LAST_OFFSET) + 1

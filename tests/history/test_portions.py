@@ -11,10 +11,13 @@ import pytest
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Passing, Portion
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import Deletions, PartitionHistory
 from coordinator_core.history.parts import Asked as HistoryAsked
 from coordinator_core.history.parts import history_parts
 from coordinator_core.history.read import read_history
+from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
 from coordinator_core.lifecycle.half_cleaned import group_histories
@@ -25,6 +28,7 @@ from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapsho
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import investigation_document
+from coordinator_core.runs.local import merged_partitions
 from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.examples import one_in
 from tests.history.incidents import Incident
@@ -148,13 +152,29 @@ def test_codecs_holes_and_damage(
 def test_one_group_needs_few_tombstones_of_others(case: Case) -> None:
     """Only those near its own are read: causes are the same as from all of them."""
     snapshot = discover([str(path) for path in case.paths])
-    asked = Asked(profile_for_release(case.release, case.coordinator), NOW, None)
+    profile = profile_for_release(case.release, case.coordinator)
+    asked = Asked(profile, NOW, None)
     lost = [one.group_id for one in case_histories(case).values() if one.removals][:SOME_GROUPS]
     for group_id in lost:
         found = investigate(snapshot, asked, groups=[group_id], since_ms=None, on_damage=OnDamage.SALVAGE, damage=[])
         (group,) = found.groups
-        whole = case_histories(case, [group_id])[group_id]
-        assert [one.end for one in group.removals] == [one.end for one in whole.removals]
+        lessons = Lessons(is_partial=True)
+        whole = [
+            each
+            for log in snapshot.partitions
+            for each in read_history(
+                log,
+                profile,
+                groups=[group_id],
+                deletions=lessons.deletions,
+                topic_names=snapshot.topic_names,
+                damage=[],
+            ).groups.values()
+        ]
+        for merged, _ in merged_partitions(snapshot, profile, on_damage=OnDamage.SALVAGE):
+            learn_elsewhere(lessons, merged, [group_id])
+        Judge(profile, lessons.deletions, lessons=lessons).judge(whole)
+        assert [one.end for one in group.removals] == [one.end for each in whole for one in each.removals]
 
 
 def test_cleanings_of_one_group_are_those_of_all() -> None:

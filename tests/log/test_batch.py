@@ -113,7 +113,7 @@ class TestVectors:
         assert batch.crc_valid
         assert (batch.base_offset, batch.last_offset, batch.record_count) == (100, 104, 0)
         assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (-1, self.TIME)
-        assert batch.base_sequence == 0
+        assert batch.last_sequence == 4
         assert records(data) == []
 
 
@@ -149,6 +149,7 @@ class TestFields:
     def test_sequences_wrap_to_zero(self) -> None:
         data = build_batch(0, [(b"a", b""), (b"b", b""), (b"c", b"")], producer_id=1, base_sequence=0x7FFFFFFE)
         assert [record.sequence for record in records(data)] == [0x7FFFFFFE, 0x7FFFFFFF, 0]
+        assert parse(data).last_sequence == 0
 
     def test_holes_that_the_cleaner_left(self) -> None:
         data = build_batch(100, [(b"a", b"", None, 3), (b"b", b"", None, 7)], last_offset_delta=9)

@@ -74,20 +74,13 @@ def batch_line(batch: Batch) -> str:
     horizon = "empty" if batch.delete_horizon_ms is None else f"[{batch.delete_horizon_ms}]"
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.record_count}"
-        f" baseSequence: {batch.base_sequence} lastSequence: {last_sequence(batch)}"
+        f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
         f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
         f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
         f" isTransactional: {str(batch.is_transactional).lower()} isControl: {str(batch.is_control).lower()}"
         f" deleteHorizonMs: OptionalLong{'.' if horizon == 'empty' else ''}{horizon}"
         f" position: {batch.position} {time} {tail}"
     )
-
-
-def last_sequence(batch: Batch) -> int:
-    """``DefaultRecordBatch.incrementSequence``: 0 follows the greatest int32."""
-    if batch.base_sequence < 0:
-        return -1
-    return (batch.base_sequence + batch.last_offset - batch.base_offset) & 0x7FFFFFFF
 
 
 def record_line(batch: Batch, record: Record) -> str:

@@ -65,7 +65,7 @@ class TestPlain:
         assert not batch.is_transactional
         assert not batch.is_control
         assert batch.delete_horizon_ms is None
-        assert (batch.producer_id, batch.partition_leader_epoch, batch.base_sequence) == (-1, -1, -1)
+        assert (batch.producer_id, batch.partition_leader_epoch, batch.last_sequence) == (-1, -1, -1)
 
     @FORMATS
     @pytest.mark.parametrize("key, value", [(None, b""), (b"", None), (None, None)])
