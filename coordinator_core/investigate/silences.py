@@ -61,9 +61,9 @@ def _pauses(history: PartitionHistory) -> Iterator[Explanation]:
 
 
 def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhythm]:
-    """Groups that committed regularly up to about ``at_ms``, at which a pause begins."""
+    """Groups that committed regularly up to about ``at_ms``, at which a pause begins; by group id."""
     found = []
-    for group in history.groups.values():
+    for _, group in sorted(history.groups.items()):
         for versions in group.versions.values():
             before = [one for one in versions if one.place.timestamp_ms <= at_ms]
             if not before or before[-1].commits < _USUAL:
