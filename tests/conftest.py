@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Generator
 from functools import cache
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 TIERS = {
     "fast": "no JVM, no browser (make check)",
@@ -120,6 +122,8 @@ PARTS = (
     Part("test_tiers.py", "fast"),
     Part("test_topology.py", "fast"),
 )
+NOT_BEGUN = pytest.StashKey[dict[str, int]]()
+"""Files or parts that no worker began, with the number of their tests."""
 _POSITION = {part.path: position for position, part in enumerate(PARTS)}
 
 # What a test finds must not depend on how fast the machine is,
@@ -150,6 +154,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--kafka-schemas", help="Release whose record schemas tests/live/test_schemas.py compares; RELEASE: the newest."
+    )
+    parser.addoption(
+        "--begin-until",
+        type=float,
+        metavar="EPOCH_SECONDS",
+        default=float("inf"),
+        help="Time after which workers begin no part. The run does not fail for that; it names what was not begun.",
     )
 
 
@@ -204,6 +215,13 @@ class Scheduler(LoadScopeScheduling):
     Not ``--dist loadgroup``: its groups are lost with pytest 9.2, which ignores the node id that xdist sets.
     """
 
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Assigns the next part, where there is time for it."""
+        if self.workqueue and time.time() > self.config.getoption("--begin-until"):
+            self.config.stash[NOT_BEGUN] = {part: len(tests) for part, tests in self.workqueue.items()}
+            self.workqueue.clear()
+        super().mark_test_complete(node, item_index, duration)
+
     def _split_scope(self, nodeid: str) -> str:
         part = part_of(nodeid)
         return part.path if part is not None and part.together else nodeid.partition("::")[0]
@@ -215,8 +233,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """A row a tier: its tests, minutes from the start of the first to the end of the last, minutes of all workers."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """A row a tier: its tests, minutes from the start of the first to the end of the last, minutes of all workers. Then
+    what was not begun."""
     everything = [each for group in terminalreporter.stats.values() for each in group]
     reports = [each for each in everything if isinstance(each, pytest.TestReport)]
     for tier in TIERS:
@@ -226,3 +245,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             passed = max(each.stop for each in found) - min(each.start for each in found)
             work = sum(each.duration for each in found)
             terminalreporter.write_line(f"| {tier} | {tests} | {passed / 60:.1f} | {work / 60:.1f} |")
+    not_begun = config.stash.get(NOT_BEGUN, {})
+    if not_begun:
+        parts = ", ".join(f"{part} ({tests})" for part, tests in not_begun.items())
+        terminalreporter.write_line(f"{sum(not_begun.values())} tests were not begun, for want of time: {parts}")

@@ -60,3 +60,15 @@ def test_a_tier_is_run_alone_counted_and_must_have_tests(tmp_path: Path) -> None
         assert (done.returncode, f"| {tier} | 1 |" in done.stdout) == (0, True), done.stdout
         assert "1 passed, 2 deselected" in done.stdout
     assert pytest_on(tmp_path, files, "-m", "fast and full").returncode == 5
+
+
+def test_no_part_is_begun_after_the_time_for_that(tmp_path: Path) -> None:
+    tests = "".join(f"def test_{at}(): pass\n" for at in range(4))
+    files = {f"{part}/test_a.py": tests for part in ("log", "live", "spark", "rules", "cli")}
+    done = pytest_on(tmp_path, files, "-n", "1", "--begin-until", "0")
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout
+    assert "16 tests were not begun, for want of time: spark (4), tests/cli/test_a.py (4), tests/rules" in done.stdout
+    everything = pytest_on(tmp_path, files, "-n", "1")
+    assert "20 passed" in everything.stdout
+    assert "not begun" not in everything.stdout
