@@ -117,8 +117,8 @@ class Judge:
                 asked = self._request(act, removal, with_group=with_group)
             return expiry if asked is None else replace(expiry, others=(asked.kind, *asked.others))
         topic = self._topic_deletion(act, removal, with_group=with_group)
-        if topic is not None and expiry is not None and self._lessons.is_partial:
-            # What went with it in other groups may have had the same age.
+        if topic is not None and expiry is not None:
+            # What went with it in other groups may have had the same age, or be older than a retention that is new.
             topic = replace(topic, certainty=Certainty.POSSIBLE)
         forgotten = self._sources_bug(group, removal)
         if topic is not None and topic.certainty is not Certainty.POSSIBLE:

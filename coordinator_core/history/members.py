@@ -57,7 +57,15 @@ def _classic(member: ClassicMember, protocol_type: str | None) -> Member:
         assigned = consumer_assignment(member)
         if assigned is not None:
             partitions = frozenset((topic, number) for topic, numbers in assigned for number in numbers)
-    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, topics, partitions)
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        topics,
+        partitions,
+        member.rebalance_timeout_ms,
+    )
 
 
 def _named(

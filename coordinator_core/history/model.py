@@ -91,6 +91,8 @@ class Member:
     client_host: str
     topics: tuple[str, ...] | None
     partitions: frozenset[tuple[str, int]] | None
+    rebalance_timeout_ms: int | None = None
+    """``max.poll.interval.ms`` of consumers; for classic groups only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ class Change:
     had_pending: bool = False
     """Commits of open transactions went with the group."""
     group_type: GroupType | None = None
+    protocol: str | None = None
+    """Assignor of a classic group of consumers."""
     end: End | None = None
 
 

@@ -547,6 +547,7 @@ class HistoryReader:
                 getattr(group, "protocol_type", None),
                 "; ".join(causes) or ("topics or their partitions changed" if kind is ChangeKind.EPOCH else ""),
                 group_type=None if group is None else group.type,
+                protocol=getattr(group, "protocol", None),
             )
         )
 

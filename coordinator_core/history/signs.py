@@ -142,7 +142,8 @@ def _kind_of(move: Move) -> MoveKind:
             return MoveKind.RESET
         case OriginKind.MIRROR:
             return MoveKind.MIRROR
-    changed = move.after.generation != move.before.generation
+    # A coordinator that has loaded an older state hands out older offsets, too: no client is to blame then.
+    changed = move.after.generation != move.before.generation and move.coordinator_epochs is None
     return MoveKind.STALE if move.earlier is not None and changed else MoveKind.BACK
 
 

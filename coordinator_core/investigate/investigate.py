@@ -22,6 +22,8 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
+from coordinator_core.investigate.anew import explain_anew
+from coordinator_core.investigate.beginnings import explain_beginnings
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
@@ -29,11 +31,12 @@ from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
+from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.silences import explain_silences
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
-from coordinator_core.investigate.together import explain_lost_together, explain_together
+from coordinator_core.investigate.together import explain_back_together, explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
@@ -100,14 +103,17 @@ def investigate(
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
+            explanations += explain_outsiders(history, case)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
     explanations += explain_cluster(histories, case)
     explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
+        explanations += explain_anew(histories)
         explanations += explain_together(histories)
         explanations += explain_lost_together(histories)
+        explanations += explain_back_together(explanations, histories, case)
     else:
         explanations += explain_new_groups(histories)
     shown = replace(
@@ -269,6 +275,7 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
     yield from explain_ownership(group, case)
+    yield from explain_beginnings(group)
     yield from explain_topics(group, case)
     yield from explain_uses(group, case)
 

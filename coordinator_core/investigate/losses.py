@@ -25,6 +25,12 @@ _WHAT = {
     EndKind.NO_RULE: "went, and no rule of this release justifies it",
 }
 
+_ELSE = {
+    EndKind.DELETE_GROUPS: "a DeleteGroups request",
+    EndKind.OFFSET_DELETE: "an OffsetDelete request",
+    EndKind.TOPIC_DELETION: "the deletion of the topic",
+}
+
 
 def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """One explanation for each way in which the group lost offsets."""
@@ -83,6 +89,12 @@ def _explained(
     ):
         verdict += (
             " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
+        )
+    if kind is EndKind.EXPIRY and end.certainty is Certainty.POSSIBLE and first.age_ms is not None and end.others:
+        others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
+        verdict += (
+            f" That takes an offsets.retention.minutes of {first.age_ms // MINUTE_MS:,} or less; else it was {others}: "
+            "the log does not decide."
         )
     if may_be_age := _may_be_age(first):
         verdict += (

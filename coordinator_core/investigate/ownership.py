@@ -26,6 +26,7 @@ def explain_ownership(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Everything about who owned which partition of one group."""
     rounds = rounds_of(group)
     yield from _two_owners(group, rounds)
+    yield from _moved_at_once(group, rounds)
     yield from _guests(group, rounds)
     if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
         yield from _unsubscribed(group, rounds, case)
@@ -70,6 +71,59 @@ def _two_owners(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Expla
             "KAFKA-12984). An assignor of your own: let it give each partition out once.",
             f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
         ],
+    )
+
+
+def _moved_at_once(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
+    """Generations of a cooperative assignor in which a partition went from one member straight to another."""
+    found = [(before, after, moved) for before, after in itertools.pairwise(rounds) if (moved := _taken(before, after))]
+    if not found:
+        return
+    before, change, moved = found[0]
+    (topic, partition), old, new = moved[0]
+    yield Explanation(
+        "partitions-moved-in-one-rebalance",
+        Severity.INFO,
+        f"{were(sum(len(some) for _, _, some in found), 'partition')} taken from a member of {group.group_id} and "
+        f"given to another one in one rebalance, although its assignor is {change.protocol}: {topic}-{partition} from "
+        f"{name_of(old)} to {name_of(new)} in generation {change.generation} at {moment(change.place.timestamp_ms)}. "
+        "A cooperative member reads on while it rebalances, so records of that moment are processed by both, and its "
+        "last commit may be refused.",
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(before), step(change)],
+        evidence=[step(one) for _, one, _ in found[:_SHOWN]],
+        not_this=[
+            "It is no zombie: both are members of that generation.",
+            "It is as it should be where the old owner had lost its partitions before (onPartitionsLost in its log).",
+        ],
+        now=[
+            "Upgrade the Java clients to 3.5.0 or later: CooperativeStickyAssignor has done this when a member missed "
+            "a generation (KAFKA-14639).",
+            "Look at both members for 'Lost previously assigned partitions', and for max.poll.interval.ms: a member "
+            "that misses no rebalance does not get there.",
+        ],
+    )
+
+
+def _taken(before: Change, after: Change) -> list[tuple[tuple[str, int], Member, Member]]:
+    """Partitions with their old and their new owner, both of which are members in the second generation."""
+    kind = ChangeKind.GENERATION
+    if not before.kind is after.kind is kind or "cooperative" not in (after.protocol or ""):
+        return []
+    if before.protocol != after.protocol or (before.generation or 0) + 1 != after.generation:
+        return []
+    stay = {member.member_id for member in after.members}
+    old = {owned: one for one in before.members if one.member_id in stay for owned in one.partitions or ()}
+    return sorted(
+        (
+            (owned, old[owned], one)
+            for one in after.members
+            for owned in one.partitions or ()
+            if owned in old and old[owned].member_id != one.member_id
+        ),
+        key=lambda found: found[0],
     )
 
 

@@ -32,7 +32,7 @@ def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explan
         by_topics.setdefault(frozenset(key.topic for key in group.versions), []).append(group)
     for alike in by_topics.values():
         for new in alike if 1 < len(alike) <= _MOST else ():
-            birth = _birth(new)
+            birth = birth_of(new)
             if birth is None:
                 continue
             olds = (old for old in alike if old is not new and _stopped_ms(old) + _OVERLAP_MS <= end_ms)
@@ -46,7 +46,7 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
     """Groups that were asked for and are younger than the log: before, nobody had committed anything under this id."""
     for history in histories:
         for group in history.groups.values():
-            birth = _birth(group)
+            birth = birth_of(group)
             first = _first_commits(group)
             if birth is None or birth.place.timestamp_ms - history.first_ms < HOUR_MS or not first:
                 continue
@@ -69,7 +69,7 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
             )
 
 
-def _birth(group: GroupHistory) -> Change | None:
+def birth_of(group: GroupHistory) -> Change | None:
     """The first generation or epoch of a group that has one; a group whose first ones were cleaned away has none."""
     first = group.changes[0] if group.changes else None
     is_first = first is not None and first.generation == 1 and first.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH)

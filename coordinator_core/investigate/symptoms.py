@@ -54,6 +54,9 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "never-committed",
             "group-took-over",
             "group-is-new",
+            "groups-went-back-together",
+            "offsets-topic-anew",
+            "partitions-moved-in-one-rebalance",
             "commits-out-of-order",
             "transactions-aborted",
             "clock-went-back",
@@ -67,6 +70,8 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "synced-over-own-commits",
             "commits-missing-at-failover",
             "commits-paused",
+            "partition-begun-late",
+            "offsets-topic-anew",
             "offsets-expired",
             "offsets-deleted",
             "guest-in-group",
@@ -82,6 +87,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "group-stopped",
             "restarts-without-progress",
             "group-behind",
+            "lag-of-one",
             "partitions-unassigned",
             "topic-unsubscribed",
             "committed-for-missing-topic",
@@ -169,6 +175,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "group-stopped",
             "groups-rebalanced-together",
             "partitions-not-released",
+            "partitions-moved-in-one-rebalance",
         ),
     ),
     (("FENCED_INSTANCE_ID", "FencedInstanceId", "group.instance.id"), ("duplicate-instance-id", "member-stopped")),
@@ -200,6 +207,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "mirror-translates-back",
             "two-writers",
             "committed-beyond-log-end",
+            "commits-from-outside-stopped",
         ),
     ),
     (
@@ -221,6 +229,10 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("UNKNOWN_TOPIC_OR_PARTITION", "UnknownTopicOrPartition", "topic does not exist"),
         ("committed-for-missing-topic", "topic-deleted", "topic-recreated"),
+    ),
+    (
+        ("PreparingRebalance", "CompletingRebalance"),
+        ("group-stopped", "group-silent", "rebalance-storm", "flapping-member", "restarts-without-progress"),
     ),
     (
         ("idle", "no partitions", "nobody consumes", "not consumed", "stuck", "stops consuming", "not moving"),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, MINUTE_MS
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import (
     Certainty,
@@ -19,12 +19,15 @@ from coordinator_core.history.model import (
     Removal,
 )
 from coordinator_core.history.signs import rounds_of
-from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity
 
 _AT_ONCE_MS = 120_000
 """Time in which groups notice the same thing: a session timeout of consumers, 45 s, and the rebalance after it."""
+_BEGIN_AGAIN_MS = 600_000
+"""Time in which members find a coordinator that moved, join, and commit."""
 _GROUPS = 3
 _SHARE = 0.5
 _SHOWN = 8
@@ -82,6 +85,84 @@ def explain_together(histories: Sequence[PartitionHistory]) -> Iterator[Explanat
         begin = end
 
 
+def explain_back_together(
+    explanations: Sequence[Explanation], histories: Sequence[PartitionHistory], case: Case
+) -> Iterator[Explanation]:
+    """Times at which at least half of the groups, and no fewer than three, went back by commits of their own."""
+    backs = sorted(
+        (one for one in explanations if one.code == "moved-back" and one.group_id is not None),
+        key=lambda one: (one.at_ms, one.offsets_partition or 0, one.group_id or ""),
+    )
+    known = sum(1 for history in histories for group in history.groups.values() if group.versions)
+    leaders = [one for history in histories for one in history.leaders]
+    at = 0
+    while at < len(backs):
+        some = [one for one in backs[at:] if one.at_ms - backs[at].at_ms <= _BEGIN_AGAIN_MS]
+        if len({one.group_id for one in some}) >= max(_GROUPS, _SHARE * known):
+            yield _back_together(some, known, leaders, case)
+            at += len(some)
+        else:
+            at += 1
+
+
+def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[LeaderChange], case: Case) -> Explanation:
+    first, last = some[0], some[-1]
+    homes = {one.offsets_partition for one in some}
+    moved = [
+        one
+        for one in leaders
+        if one.place.offsets_partition in homes
+        and first.at_ms - _BEGIN_AGAIN_MS <= one.place.timestamp_ms <= last.at_ms
+    ]
+    verdict = (
+        f"{len({one.group_id for one in some})} of {count(known, 'group')} went back within "
+        f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on, by commits of their own: "
+        f"{', '.join(dict.fromkeys(one.group_id or '' for one in some[:_SHOWN]))}."
+    )
+    bug = None
+    if moved:
+        at = moved[-1].place
+        verdict += (
+            f" The coordinator of offsets partition {at.offsets_partition} had moved at {moment(at.timestamp_ms)} "
+            f"(leader epoch {moved[-1].epoch_before} to {at.leader_epoch}, record {at.record_offset}): it had not the "
+            "offsets that are in this log, and members began from older ones, or at auto.offset.reset."
+        )
+        bug = BUGS["KAFKA-5600"] if BUGS["KAFKA-5600"].fits(case.profile.release) else None
+        if bug is not None:
+            verdict += f" This is {bug.id} of Kafka {case.profile.release}: {bug.title[0].lower()}{bug.title[1:]}."
+        now = [
+            "Look at that broker's log of that time for 'Loading group metadata' and 'Finished loading offsets': a "
+            "load that failed, ended early or overlapped an unload of the same partition (KAFKA-7447); restart it, or "
+            "move the leader, so that it loads once more.",
+        ]
+    else:
+        verdict += " The coordinators did not move: the topics may have lost records, or all clients were deployed."
+        now = [
+            "Look for what they share: a topic whose records were lost or made again (their log ends), a deployment, a "
+            "library of the application that seeks.",
+        ]
+    return Explanation(
+        "groups-went-back-together",
+        Severity.WARNING if bug is None else Severity.CRITICAL,
+        verdict,
+        first.at_ms,
+        offsets_partition=first.offsets_partition,
+        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in moved[:_SHOWN]],
+        evidence=[one.evidence[0] for one in some[:_SHOWN] if one.evidence],
+        not_this=[
+            "It is no trouble of one group or one client: look at what they have in common first.",
+            "No tombstone is to blame: these offsets were neither expired nor deleted.",
+        ],
+        now=[
+            *now,
+            *([] if bug is None else [f"{bug.remedy[0].upper()}{bug.remedy[1:]}."]),
+            "What each of them held, and how to put it back: regroup investigate SNAPSHOT --group GROUP --format csv",
+        ],
+        bug=None if bug is None else bug.id,
+        restore={key: value for one in some for key, value in one.restore.items()},
+    )
+
+
 class _Loss(NamedTuple):
     at_ms: int
     group: GroupHistory
@@ -126,12 +207,19 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
         for age, end in ends
         if age is not None and end is not None and end.certainty is Certainty.POSSIBLE and age >= SHORTEST_RETENTION_MS
     ]
-    # One that takes the youngest would have taken the oldest before.
+    homes = {one.group.offsets_partition for one in some}
+    started = [
+        one
+        for one in leaders
+        if one.place.offsets_partition in homes and 0 <= first.at_ms - one.place.timestamp_ms <= HOUR_MS
+    ]
+    # One that takes the youngest would have taken the oldest before, unless the retention is new.
     is_no_sweep = (
         kind in _REQUESTS | {EndKind.EXPIRY}
         and 2 * len(ages) > len(some)
         and max(ages) - min(ages) > _SWEEPS_MS
         and not stood
+        and not started
     )
     if is_no_sweep:
         kind = kind if kind in _REQUESTS else EndKind.DELETE_GROUPS
@@ -148,6 +236,33 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
             "youngest would have ended the oldest before."
         )
     now = [_REMEDIES[kind]]
+    may_be_age = [
+        one.removal.age_ms
+        for one in some
+        if one.removal.age_ms is not None
+        and one.removal.end is not None
+        and EndKind.EXPIRY in (one.removal.end.kind, *one.removal.end.others)
+        and one.removal.end.certainty is Certainty.POSSIBLE
+    ]
+    if len(may_be_age) == len(some) and not is_no_sweep:
+        verdict += (
+            f" {'That' if kind is EndKind.EXPIRY else 'Or they expired; that'} takes an offsets.retention.minutes of "
+            f"{min(may_be_age) // MINUTE_MS:,} or less: the log does not decide."
+        )
+        now = [
+            "Look at offsets.retention.minutes of all brokers: kafka-configs.sh --bootstrap-server HOST:9092 "
+            "--describe --all --entity-type brokers --entity-name ID; with --offsets-retention-ms this command "
+            "decides.",
+            *now,
+        ]
+        if started:
+            at = started[-1].place
+            verdict += (
+                f" Offsets partition {at.offsets_partition} had got another coordinator "
+                f"{span(first.at_ms - at.timestamp_ms)} before (leader epoch {started[-1].epoch_before} to "
+                f"{at.leader_epoch}): a broker reads that setting when it starts, and its first sweep takes all "
+                "that is older."
+            )
     if stood and kind is EndKind.EXPIRY:
         down = max(stood, key=lambda one: one.pause_ms)
         verdict += (

@@ -12,6 +12,7 @@ from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
+from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
@@ -19,6 +20,7 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between
 
+_SEVERAL = 2
 _SHOWN = 8
 
 
@@ -67,6 +69,7 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _beyond_end(group, [one for one in held if one.committed > one.end])
     within = [one for one in held if one.start <= one.committed <= one.end]
     yield from list(_stopped(group, within, case)) or _behind(group, within)
+    yield from _one_behind(group, within, case)
     yield from _unassigned(group, case)
     yield from _without_commit(group, case)
     yield from _recreated(group, case)
@@ -314,6 +317,37 @@ def _behind(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]
     yield found
 
 
+def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator[Explanation]:
+    """A group that stays one record behind in every partition of a topic, and has nothing to read."""
+    for topic in sorted({one.key.topic for one in held}):
+        some = [one for one in held if one.key.topic == topic]
+        stay = all(one.lag == 1 and case.now_ms - one.since_ms >= HOUR_MS for one in some)
+        if not stay or len(some) < _SEVERAL:
+            continue
+        first = some[0]
+        found = _explanation(
+            group,
+            some,
+            "lag-of-one",
+            Severity.INFO,
+            f"{group.group_id} stays one behind in each of {count(len(some), 'partition')} of {topic}: {first.name} at "
+            f"{first.committed} of {first.end} since {moment(first.since_ms)}. Nothing waits there. Either the topic "
+            "is written in transactions, and the last offset of each partition is an end marker, which no consumer is "
+            "given; or the client commits the offset of the last record and not the next one, and reads that record "
+            "again at each start.",
+        )
+        found.evidence = [one.event(f"{one.committed} of {one.end}") for one in some[:_SHOWN]]
+        found.not_this = ["No consumer is stuck, and no record is lost: the lag would grow."]
+        found.now = [
+            f"See which it is: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {topic} --partition "
+            f"{first.key.partition} --offset {first.committed} --max-messages 1 --timeout-ms 10000. If it prints a "
+            "record, the client must commit that record's offset plus 1 (Sarama: MarkMessage, or MarkOffset with the "
+            "next offset); if it prints none, this is an end marker, and nothing is to be done.",
+            "Let alarms ring for a lag that grows, or from 2 on, for topics that are written in transactions.",
+        ]
+        yield found
+
+
 def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
     last = max(held, key=lambda one: one.since_ms)
     at = last.since_ms
@@ -330,13 +364,11 @@ def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Expl
     found.at_ms = at
     found.evidence = [last.event("newest commit of the group")]
     found.events = [step(one) for one in rounds_of(group)[-3:]]
-    found.not_this = ["It is no rebalance: no generation came after the last one.", "The topics are not quiet."]
+    found.not_this = [NO_REBALANCE_ENDED, "The topics are not quiet."]
     found.now = [
         "Take a thread dump of a member: it heartbeats and does not poll, or processes one batch for ever; commits "
         "that fail are in its log (CommitFailedException, REBALANCE_IN_PROGRESS).",
-        "If the group hangs in PreparingRebalance, a member does not rejoin: remove it, or wait for its "
-        "rebalance timeout (max.poll.interval.ms).",
-        f"See it: {consumer_groups(group.group_id, '--describe', '--state')}",
+        *hanging_steps(group, rounds_of(group)[-1], case),
     ]
     return found
 

@@ -9,6 +9,7 @@ from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
+from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
@@ -163,18 +164,18 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
         Severity.INFO,
         f"{group.group_id} has members and committed every {span(usual)} until {moment(at)} (record "
         f"{newest.last_place.record_offset}); since then nobody has, {span(quiet)} before the newest record of this "
-        "log. A client that commits by itself (enable.auto.commit) commits also what stands still: it is stuck, or cut "
-        "off; one that commits after its work may have nothing to read.",
+        "log. A client that commits by itself (enable.auto.commit) commits also what stands still: it is stuck, cut "
+        "off, or waits in a rebalance that hangs; one that commits after its work may have nothing to read.",
         at,
         group.group_id,
         group.offsets_partition,
         events=[step(one) for one in rounds[-3:]],
         evidence=[Event(newest.last_place, "newest commit of the group")],
-        not_this=["It is no rebalance: no generation came after the last one."],
+        not_this=[NO_REBALANCE_ENDED],
         now=[
             "Capture the topics, too (regroup capture): with their ends this command says whether records wait.",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--state')}; take a thread dump of "
-            f"{name_of(rounds[-1].members[0])}.",
+            *hanging_steps(group, rounds[-1], case),
+            f"If it is Stable, take a thread dump of {name_of(rounds[-1].members[0])}.",
         ],
     )
 
@@ -295,7 +296,7 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
     yield Explanation(
         "commits-without-members",
         Severity.INFO,
-        f"{group.group_id} has no members, and its offsets go on: {count(commits, 'commit')} from outside, by "
+        f"{group.group_id} has no members, and its offsets went on: {count(commits, 'commit')} from outside, by "
         f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
         f"{moment(newest.last_place.timestamp_ms)}. Without another one they stay until about {moment(until)}.",
         newest.last_place.timestamp_ms,

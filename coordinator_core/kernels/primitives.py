@@ -264,7 +264,7 @@ def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
             tail = le64(data, stop - 8)
         else:
             while at < stop:
-                tail = (tail << 8) | data[at]
+                tail = (tail << 8) | cython.cast(Word, data[at])
                 at += 1
         second = _mixed(second, tail, _SECOND_FACTOR)
     first = (_mixed(first, second, _FIRST_FACTOR) * HASH_FINISHER) & ALL_64_BITS

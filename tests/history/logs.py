@@ -58,6 +58,7 @@ class Client:
     instance_id: str | None = None
     client_id: str = "consumer-1"
     host: str = "/10.0.0.1"
+    rebalance_timeout_ms: int = 300_000
 
     def value(self, version: int) -> dict[str, Any]:
         assigned: dict[str, list[int]] = {}
@@ -73,7 +74,7 @@ class Client:
             "memberId": self.member_id,
             "clientId": self.client_id,
             "clientHost": self.host,
-            "rebalanceTimeout": 300_000,
+            "rebalanceTimeout": self.rebalance_timeout_ms,
             "sessionTimeout": 45_000,
             "subscription": encode_consumer_subscription(0, subscription),
             "assignment": b"" if self.partitions is None else encode_consumer_assignment(0, assignment),
@@ -95,6 +96,7 @@ class Log:
     epoch: int = 0
     codec: Codec = Codec.NONE
     topic_id: str | None = None
+    protocol: str = "range"
     next_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
     segments: dict[int, bytes] = field(default_factory=dict)
@@ -187,7 +189,7 @@ class Log:
         value: dict[str, Any] = {
             "protocolType": protocol_type,
             "generation": number,
-            "protocol": "range" if members else None,
+            "protocol": self.protocol if members else None,
             "leader": members[0].member_id if members else None,
             "members": [member.value(version) for member in members],
         }

@@ -17,9 +17,10 @@ from tests.history.incidents import INCIDENTS, Incident
 from tests.history.recorded import Part, parts, unpack
 from tests.history.reported import REPORTED
 from tests.history.sharing import SHARING
+from tests.history.tracked import TRACKED
 from tests.history.wider import WIDER
 
-ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED)
+ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED, *TRACKED)
 HEADER = "| incident | command | answer | broker |\n|---|---|---|---|"
 RECORDED_HEADER = "| recorded | command | answer |\n|---|---|---|"
 

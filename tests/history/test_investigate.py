@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.history.rows import history_rows
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
@@ -162,6 +163,9 @@ def test_a_cleaner_that_stopped_is_a_bug_of_old_releases(
         ("pod in CrashLoopBackOff", "restarts-without-progress"),
         ("GroupIdNotFoundException", "groups-lost-offsets-together"),
         ("the reset did not last", "reset-undone-by-sync"),
+        ("group stuck in CompletingRebalance", "group-stopped"),
+        ("lag stays at 1", "lag-of-one"),
+        ("messages lost after partitions were added: missing records", "partition-begun-late"),
     ],
 )
 def test_error_texts_lead_to_what_explains_them(text: str, code: str) -> None:
@@ -200,6 +204,51 @@ def test_names_do_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFi
 def test_an_unknown_group_is_an_error_of_usage(tmp_path: Path) -> None:
     path = Log().commit("billing", {KEY: 1}).write(tmp_path)
     assert run(["investigate", str(path), "--kafka-version", "3.9.2", "--group", "biling"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        ("flink-orders", "Flink keeps offsets in its checkpoints"),
+        ("flink-payments", "its records are in 38, which is not in this log"),
+        ("ledger", "its id is written differently"),
+    ],
+)
+def test_why_a_group_is_in_no_record(
+    group: str, reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in {partition_for("flink-orders"), partition_for("ledger")}:
+        Log().commit("billing", {KEY: 1}).write(tmp_path, number)
+    assert run(["investigate", str(tmp_path), "--kafka-version", "3.9.2", "--group", group]) == 2
+    assert reason in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("protocol", "is_told"), [("range", False), ("sticky", False), ("cooperative-sticky", True)])
+def test_only_cooperative_members_keep_what_they_do_not_lose(
+    protocol: str, is_told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Members of the other assignors give up all partitions before a generation."""
+    a, b = Client("a", partitions=(KEY,)), Client("b", partitions=())
+    log = Log(protocol=protocol).generation("g", 1, a, b).commit("g", {KEY: 1})
+    log.generation("g", 2, replace(a, partitions=()), replace(b, partitions=(KEY,))).commit("g", {KEY: 2})
+    path, now = str(log.write(tmp_path)), ["--now-ms", str(T0 + MINUTE)]
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *now, "--format", "json"))
+    codes = [one["code"] for one in document["explanations"]]
+    assert ("partitions-moved-in-one-rebalance" in codes) == is_told
+
+
+def test_new_partitions_that_were_read_from_the_beginning_are_no_loss(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation("g", 1, Client("c", partitions=(("orders", 0),)))
+    for value in range(30):
+        log.wait(MINUTE).commit("g", {("orders", 0): 90_000 + 100 * value})
+    log.generation("g", 2, Client("c", partitions=(("orders", 0), ("orders", 1))))
+    for value in range(30):
+        log.wait(MINUTE).commit("g", {("orders", 0): 93_000 + 100 * value, ("orders", 1): 4000 + 100 * value})
+    path, now = str(log.write(tmp_path)), ["--now-ms", str(log.at)]
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *now, "--format", "json"))
+    assert document["explanations"] == []
 
 
 def test_a_transactional_commit_is_valid_from_its_marker_on(tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ def test_loads(data: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_hashes_are_the_same_uncompiled(data: bytes) -> None:
     assert COMPILED.hash_bytes(view(data), 0, len(data)) == PLAIN.hash_bytes(view(data), 0, len(data))
+    array = np.frombuffer(data or b"\0", np.uint8)
+    assert PLAIN.hash_bytes(array, 0, len(data)) == PLAIN.hash_bytes(view(data), 0, len(data))
 
 
 def test_hashes_differ_in_length_and_every_byte() -> None:

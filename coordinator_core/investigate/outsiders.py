@@ -1,0 +1,74 @@
+"""Clients that commit for groups without members, and have stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator_core.durations import HOUR_MS
+from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
+from coordinator_core.history.signs import rounds_of
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, moment, span
+from coordinator_core.rules.model import Severity
+
+_USUAL = 20
+"""Commits in a row that make a rhythm, and times its step that are out of it."""
+
+
+def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    """Groups without members whose regular commits end long before the offsets partition does."""
+    for _, group in sorted(history.groups.items()):
+        held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+        rounds = rounds_of(group)
+        if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
+            continue
+        newest = max(held, key=lambda one: one.last_place.record_offset)
+        at = newest.last_place
+        is_earlier = bool(rounds) and at.record_offset < rounds[-1].place.record_offset
+        usual = (at.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
+        quiet = history.last_ms - at.timestamp_ms
+        if is_earlier or newest.commits < _USUAL or quiet < max(HOUR_MS, _USUAL * usual):
+            continue
+        if newest.origin is not None and newest.origin.kind not in (OriginKind.ADMIN, OriginKind.MEMBER):
+            until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)
+            yield _stopped(group, newest, newest.origin, usual, quiet, until)
+
+
+def _stopped(
+    group: GroupHistory, newest: Version, origin: Origin, usual_ms: float, quiet_ms: int, until_ms: int
+) -> Explanation:
+    place = newest.last_place
+    is_mirror = origin.kind is OriginKind.MIRROR
+    return Explanation(
+        "commits-from-outside-stopped",
+        Severity.INFO,
+        f"{group.group_id} has no members; commits from outside, by {origin.kind.value} ({origin.certainty.value}: "
+        f"{origin.why}), came every {span(usual_ms)} until {moment(place.timestamp_ms)} (record "
+        f"{place.record_offset}), and none in the {span(quiet_ms)} since"
+        + (
+            ": the group stands still in the other cluster, or its offsets are translated no more. A failover would "
+            "begin there."
+            if is_mirror
+            else ": that client was stopped, or hangs."
+        )
+        + f" They stay until about {moment(until_ms)}.",
+        place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[Event(place, "newest commit")],
+        not_this=["No member left: the group had none.", "No committed offset was lost."],
+        now=[
+            *(
+                [
+                    "Compare with the group in the other cluster: "
+                    + consumer_groups(group.group_id, "--describe")
+                    + ". If it goes on there, look at MirrorCheckpointConnector: a task that was restarted translates "
+                    "offsets only that are newer than its restart (before 3.7.1 and 3.8.0: KAFKA-15905); a group that "
+                    "is behind by more than that is synced again once it has caught up.",
+                ]
+                if is_mirror
+                else ["Look whether that job runs: as it joins no group, nothing but its commits shows it here."]
+            ),
+            "Without --group: did commits of other groups from there stop at that time, too?",
+        ],
+    )
