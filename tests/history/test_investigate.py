@@ -210,7 +210,7 @@ def test_an_unknown_group_is_an_error_of_usage(tmp_path: Path) -> None:
     ("group", "reason"),
     [
         ("flink-orders", "Flink keeps offsets in its checkpoints"),
-        ("flink-payments", "its records are in 38, which is not in this log"),
+        ("flink-payments", "its records are in 48, which is not in this log"),
         ("ledger", "its id is written differently"),
     ],
 )
