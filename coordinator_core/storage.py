@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -29,6 +30,7 @@ _UPLOADING = ("s3", "gcs", "abfs")
 """File systems that show a file only when all of it is there."""
 _CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 """Of files that people open in a browser, which would store them otherwise."""
+_SYNCED_BYTES = 16 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _PASSING = re.compile(
     r"AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)\b"
@@ -327,9 +329,7 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
             handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.writelines(portions)
-                    file.flush()
-                    os.fsync(file.fileno())
+                    _write_through(file, portions)
                 os.chmod(temporary, 0o666 & ~_umask())
                 os.replace(temporary, target)
                 sync(str(target.parent))
@@ -339,6 +339,19 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                 raise
     except OSError as error:
         raise _not_written(path, error) from error
+
+
+def _write_through(file: BufferedWriter, portions: Iterable[bytes | memoryview]) -> None:
+    """Write the portions, on disk at the end. The disk is at work while the next ones are made."""
+    unsynced = 0
+    for portion in portions:
+        unsynced += file.write(portion)
+        if unsynced >= _SYNCED_BYTES:
+            file.flush()
+            os.fsync(file.fileno())
+            unsynced = 0
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _write_remote(remote: Any, inner: str, portions: Iterable[bytes | memoryview]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
@@ -38,10 +41,22 @@ def build_wheel(target: Path, python: str = sys.executable, **environment: str) 
     return wheel
 
 
-def build_environment(target: Path) -> Path:
-    """The archive that ``make environment`` makes."""
+def shared_wheel(temporary: pytest.TempPathFactory) -> Path:
+    """The wheel for this Python. The first worker that asks builds it, the others wait: compiling takes a minute."""
+    base = temporary.getbasetemp()
+    # Each worker of pytest-xdist has a directory of its own below that of the run.
+    target = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-wheel"
+    target.mkdir(exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = list(target.glob("*.whl"))
+        return found[0] if found else build_wheel(target)
+
+
+def build_environment(target: Path, wheel: Path) -> Path:
+    """The archive that ``make environment`` makes of a wheel."""
     archive = target / "regroup-environment.tar.gz"
-    subprocess.run([ROOT / ".ci/environment.sh", build_wheel(target), archive], check=True)
+    subprocess.run([ROOT / ".ci/environment.sh", wheel, archive], check=True)
     return archive
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .building import ROOT, build_wheel, copy_sources, install
+from .building import ROOT, build_wheel, copy_sources, install, shared_wheel
 from .cases import CASES
 
 CASE = next(case for case in CASES if case.name == "k431-txn")
@@ -42,7 +42,7 @@ print(json.dumps({"code": code, "at": at, "compiled": IS_COMPILED, "started": st
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    return shared_wheel(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ Rows = npt.NDArray[Any]
 """Rows of ``kernels.layout.ClosedVersion``."""
 
 BUCKETS = 256
+_LOOKED_UP_TOGETHER = 32
 _WHOLE_BYTES = 256 << 20
 """Metadata up to this size are read at once; of larger ones a table has as many as go into a block."""
 
@@ -144,12 +145,13 @@ class Spill:
         """``count`` versions of the ``buckets``: from where ``places`` has their key on, in the order in which they
         ended, without those of keys whose place is negative. ``places`` go up."""
         rows, starts = np.asarray(new_rows("ClosedVersion", count)), np.zeros(count, np.int64)
+        some = new_rows("ClosedVersion", _LOOKED_UP_TOGETHER)
         stretches: list[_Stretch] = []
         text = 0
         for portion in self._portions:
             (begin, text_begin), (end, text_end) = portion.bounds[[buckets.start, buckets.stop]].tolist()
             data = np.frombuffer(os.pread(self._rows.fileno(), end - begin, begin), np.uint8)
-            text = unpack_versions(data, portion.base, places, text, rows, starts)
+            text = unpack_versions(data, portion.base, places, text, rows, starts, some)
             if text_end > text_begin:
                 stretches.append(_Stretch(text_begin, text_end - text_begin))
             if len(data) < end - begin or text != sum(one.size for one in stretches):

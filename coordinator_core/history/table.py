@@ -7,7 +7,7 @@ by column of what :mod:`~coordinator_core.history.taking` took; those of the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,13 +98,18 @@ def tables_of(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
 def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None) -> Iterator[pa.Table]:
     """The rows of groups that are not special, of ``groups`` only where that is not ``None``: ``portion_rows`` versions
     at a time."""
-    keys = taken.table.open_used
-    places = np.full(keys, -1, np.int64)
-    bucket_of = (np.asarray(taken.table.fold.events)["group"][:keys] % BUCKETS).astype(np.uint8)
+    used = taken.table.open_used
+    places = np.full(used, -1, np.int64)
+    keys = _Keys(np.asarray(taken.table.fold.events)[:used], np.asarray(taken.table.open)["ended"][:used])
+    is_special = _is_special(taken, keys.events["group"])
+    bucket_of = (keys.events["group"] % BUCKETS).astype(np.uint8)
     by_bucket = np.argsort(bucket_of, kind="stable")
     bounds = np.concatenate(([0], np.cumsum(np.bincount(bucket_of, minlength=BUCKETS))))
     for buckets in taken.spill.portions(portion_rows):
-        yield from _rows_of(taken, buckets, by_bucket[bounds[buckets.start] : bounds[buckets.stop]], places, groups)
+        chosen = by_bucket[bounds[buckets.start] : bounds[buckets.stop]]
+        chosen = chosen[(keys.ended[chosen] > 0) & ~is_special[chosen]]
+        if len(chosen):
+            yield from _rows_of(taken, buckets, keys, chosen, places, groups)
 
 
 def standing(taken: Taken) -> dict[str, int]:
@@ -132,19 +137,22 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 # Columns
 
 
-def _rows_of(
-    taken: Taken, buckets: range, keys: Int64s, places: Int64s, wanted: Collection[str] | None
-) -> Iterator[pa.Table]:
-    """The rows of the ``wanted`` groups in ``buckets`` that are not special, so many at a time as metadata allow.
+class _Keys(NamedTuple):
+    """Of each key its row of the fold, with group, topic and partition, and the number of its versions."""
 
-    ``keys`` are those of the buckets; ``places`` have room for each key, and are -1 before and afterwards.
+    events: npt.NDArray[Any]
+    ended: Int64s
+
+
+def _rows_of(
+    taken: Taken, buckets: range, of_keys: _Keys, keys: Int64s, places: Int64s, wanted: Collection[str] | None
+) -> Iterator[pa.Table]:
+    """The rows of the ``wanted`` groups in ``buckets``, so many at a time as metadata allow.
+
+    ``keys`` are those of the buckets with versions, of groups that are not special; ``places`` have room for each key,
+    and are -1 before and afterwards.
     """
-    fold, ended = taken.table.fold, np.asarray(taken.table.open)["ended"]
-    groups_of = np.asarray(fold.events)["group"]
-    keys = keys[(ended[keys] > 0) & ~_is_special(taken, groups_of[keys])]
-    if not len(keys):
-        return
-    events = np.asarray(fold.events)[keys]
+    fold, events = taken.table.fold, of_keys.events[keys]
     groups, group_of = _numbered(events["group"])
     topics, topic_of = _numbered(events["topic"])
     group_names, topic_names = _names(fold.group_ids, groups), _names(fold.topics, topics)
@@ -153,14 +161,14 @@ def _rows_of(
         by_name = by_name[np.array([name in wanted for name in group_names])[group_of[by_name]]]
     if not len(by_name):
         return
-    versions = ended[keys[by_name]]
+    versions = of_keys.ended[keys[by_name]]
     ends = np.cumsum(versions)
     count = int(ends[-1])
     places[keys[by_name]] = ends - versions
     spilled, texts = taken.spill.read(buckets, places, count)
     places[keys[by_name]] = -1
     group_of, topic_of, partition_of = (
-        np.repeat(of_keys[by_name], versions) for of_keys in (group_of, topic_of, events["partition"])
+        np.repeat(of_key[by_name], versions) for of_key in (group_of, topic_of, events["partition"])
     )
     rows = spread_columns(spilled, without=_OF_KEYS)
     # Versions of a key are in the order in which they ended: each where the next one begins.

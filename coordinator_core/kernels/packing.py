@@ -2,15 +2,12 @@
 
 import cython
 
-from coordinator_core.kernels.arrays import new_rows
-
 if not cython.compiled:
     from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.primitives import *
 
-
 _AT_A_TIME = cython.declare(Int, 32)
-"""So many rows are looked up together: the processor fetches them side by side."""
+"""So many rows ahead the processor fetches the next ones."""
 _SIZES_BYTES = cython.declare(Int, 6)
 """A packed version begins with the sizes of its 12 numbers, each of four bits, the first one lowest."""
 
@@ -148,15 +145,18 @@ def unpack_versions(
     text: Int,
     rows: ClosedVersionRows,
     texts: MutableInt64s,
+    some: ClosedVersionRows,
 ) -> Int:
     """Put the versions that are packed in ``data`` into ``rows``: each where ``places`` has its key, which goes up.
 
     Versions of a key whose place is negative are left out; the group of the others is 0. ``texts`` gets where the
-    metadata of each begin, one behind the other from ``text`` on. ``base`` is the row that all differ from. Returns
+    metadata of each begin, one behind the other from ``text`` on. ``base`` is the row that all differ from. ``some`` is
+    room for versions that are looked up together, so that the processor fetches them side by side. Returns
     where the last ones end, -1 if ``data`` is not what :func:`pack_versions` made of versions of these keys.
     """
     at: Int = 0
-    some: ClosedVersionRows = new_rows("ClosedVersion", _AT_A_TIME)
+    if len(some) == 0:
+        return -1
     with cython.nogil:
         while text >= 0 and at < len(data):
             at, text = _unpack_some(data, at, base[0], places, text, rows, texts, some)

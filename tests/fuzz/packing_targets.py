@@ -13,6 +13,7 @@ from tests.fuzz.checks import array_of, require_equal
 from tests.fuzz.hostile import Hostile
 
 _KEYS = 12
+_LOOKED_UP_TOGETHER = 3
 _KIND = dtype("ClosedVersion")
 
 
@@ -73,4 +74,5 @@ def _unpacked(packed: Array, base: Array, keys: Array, left_out: int) -> tuple[A
     places = np.cumsum(counts) - counts
     places[left_out] = -1
     rows, texts = np.zeros(int(counts.sum()), _KIND), np.zeros(int(counts.sum()), np.int64)
-    return rows, texts, unpack_versions(packed, base, places, 0, rows, texts)
+    some = np.zeros(_LOOKED_UP_TOGETHER, _KIND)
+    return rows, texts, unpack_versions(packed, base, places, 0, rows, texts, some)

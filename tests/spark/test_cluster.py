@@ -26,7 +26,7 @@ from coordinator_core.runs.read import open_run, resolve_latest
 from tests.runs.state_tables import computed_state_hash
 
 from ..bench.generator import Workload, generate
-from ..building import ROOT, build_environment
+from ..building import ROOT, build_environment, shared_wheel
 from ..log.object_store import ObjectStore, object_store
 from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
@@ -51,7 +51,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_environment(tmp_path_factory.mktemp("environment"))
+    return build_environment(tmp_path_factory.mktemp("environment"), shared_wheel(tmp_path_factory))
 
 
 @pytest.fixture(scope="module")
