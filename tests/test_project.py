@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,35 @@ PASSED, FAILED, NONE = (
 """Last lines and exit status of a target of make."""
 
 
+def ci_with_make(directory: Path, targets: str) -> subprocess.CompletedProcess[str]:
+    """Continuous integration with a ``make`` that does what ``targets``, cases of a shell, say."""
+    make = directory / "make"
+    make.write_text(f'#!/bin/sh\ncase "$*" in\n{targets}\nesac\nexit 9\n')
+    make.chmod(0o755)
+    return subprocess.run(
+        [ROOT / ".ci/run"],
+        env={**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_ci_begins_the_last_part_within_an_hour_and_says_what_it_left_out(tmp_path: Path) -> None:
+    left_out = "7 tests were not begun, for want of time: tests/cli/test_a.py (7)"
+    done = ci_with_make(
+        tmp_path,
+        f"test) echo \"until '$PYTEST_ARGS'\"; echo '{PASSED[0]}'; exit 0;;\n"
+        f"test-full) echo \"until '$PYTEST_ARGS'\"; echo '{left_out}'; echo '{PASSED[0]}'; exit 0;;",
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == f"make test-full: {PASSED[0]}; {left_out}"
+    first, second = re.findall(r"until '(.*)'", done.stdout)
+    assert first == os.environ.get("PYTEST_ARGS", "")
+    (until,) = re.findall(r"--begin-until=(\d+) ", second)
+    assert 0 < int(until) - time.time() <= 60 * 60
+
+
 @pytest.mark.parametrize(
     "test, full, expected",
     [
@@ -314,18 +344,8 @@ PASSED, FAILED, NONE = (
 def test_ci_fails_when_a_tier_fails_or_tests_nothing(
     tmp_path: Path, test: tuple[str, int], full: tuple[str, int], expected: int
 ) -> None:
-    make = tmp_path / "make"
-    make.write_text(
-        f"#!/bin/sh\ncase \"$*\" in\ntest) echo '{test[0]}'; exit {test[1]};;\n"
-        f"test-full) echo '{full[0]}'; exit {full[1]};;\nesac\nexit 9\n"
-    )
-    make.chmod(0o755)
-    done = subprocess.run(
-        [ROOT / ".ci/run"],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ci_with_make(
+        tmp_path, f"test) echo '{test[0]}'; exit {test[1]};;\ntest-full) echo '{full[0]}'; exit {full[1]};;"
     )
     assert done.returncode == expected
     for line, target, (printed, _) in zip(

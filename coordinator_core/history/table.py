@@ -7,6 +7,7 @@ by column of what :mod:`~coordinator_core.history.taking` took; those of the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -265,6 +266,9 @@ def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
 
 # Origins
 
+_KINDS = list(OriginKind)
+_FACTS, _CODE_BITS = 5, 16
+
 
 class _Origins:
     """Distinct origins, numbered."""
@@ -322,8 +326,7 @@ def _outsiders(
     group, time, commits = requests["group"], requests["time"], requests["commits"]
     before = np.arange(count) - np.searchsorted(group, group)
     total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
-    known = list(OriginKind)
-    kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
+    kinds = np.array([_number(kind_of_group(one.group_id)) for one in groups])
     facts = (
         requests["leader_epoch"] >= 0,
         requests["value_version"] >= WITH_EPOCHS,
@@ -331,24 +334,26 @@ def _outsiders(
         commits > 1,
         ~has_changes[group] & (before == 0) & (total == 1),
     )
-    code = kinds[group] << len(facts)
+    code = kinds[group] << _FACTS
     for at, fact in enumerate(facts):
         code |= fact.astype(np.int64) << at
-    code |= requests["partitions"] << 16
-
-    def told(code: int) -> Origin:
-        kind = (code & 0xFFFF) >> len(facts)
-        return outsider(
-            known[kind - 1] if kind else None, Request(code >> 16, *(bool(code >> at & 1) for at in range(5)))
-        )
-
+    code |= requests["partitions"] << _CODE_BITS
     by_request = np.empty(count, np.int64)
-    by_request[turn] = origins.of_each(code, told)
+    by_request[turn] = origins.of_each(code, _outsider)
     return by_request[request_of]
 
 
-def _number(known: Sequence[OriginKind], kind: OriginKind | None) -> int:
-    return 0 if kind is None else known.index(kind) + 1
+@lru_cache(1 << 14)
+def _outsider(code: int) -> Origin:
+    """Origin of the requests with this code: from the lowest bit on the facts of a :class:`Request`, the number of the
+    kind of the group, and the number of partitions."""
+    kind = (code & ((1 << _CODE_BITS) - 1)) >> _FACTS
+    facts = (bool(code >> at & 1) for at in range(_FACTS))
+    return outsider(_KINDS[kind - 1] if kind else None, Request(code >> _CODE_BITS, *facts))
+
+
+def _number(kind: OriginKind | None) -> int:
+    return 0 if kind is None else _KINDS.index(kind) + 1
 
 
 def _are_regular(time: Int64s, before: Int64s) -> npt.NDArray[np.bool_]:
