@@ -29,6 +29,7 @@ _Found = TypeVar("_Found", bound=tuple[Any, ...])
 _REPLACEMENT = "\ufffd"
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
+_MOST_KNOWN = 1 << 12
 
 
 class Portion(NamedTuple):
@@ -47,11 +48,20 @@ class Chosen:
         self.prefixes = frozenset(_prefix(one) for one in ids)
         self.replaced = frozenset(one for one in ids if _REPLACEMENT in one)
         """Group ids that may stand for other bytes, too: bytes that are no UTF-8 are read as U+FFFD."""
+        self._known: dict[bytes, bool] = {}
 
     def __contains__(self, key: object) -> bool:
         """Whether records with these key bytes are wanted."""
         assert isinstance(key, bytes)
         prefix = key[2 : 4 + int.from_bytes(key[2:4], "big")]
+        known = self._known.get(prefix)
+        if known is None:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[prefix] = self._has(prefix)
+        return known
+
+    def _has(self, prefix: bytes) -> bool:
         if not self.portion.of:
             return prefix in self.prefixes or (bool(self.replaced) and decode_utf8(prefix[2:]) in self.replaced)
         # No key but a whole one belongs to a group.

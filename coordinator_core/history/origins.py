@@ -37,7 +37,7 @@ def settle_origins(groups: Iterable[GroupHistory], transactional_ids: Mapping[in
     """Set the origin of every version; ``transactional_ids`` by producer id."""
     for group in groups:
         _settle(group)
-        for _, version in group.all_versions():
+        for _, version in group.all_versions() if transactional_ids else ():
             origin = version.origin
             name = None if origin is None else (transactional_ids or {}).get(origin.producer_id or 0)
             if origin is not None and name is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.errors import Damage
@@ -42,8 +42,9 @@ from coordinator_core.log.reader import OnDamage, read_records, with_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
 from coordinator_core.merge.packed import PackedText, PackedTexts
 from coordinator_core.records.codec import RecordDecodeError, decode_key
+from coordinator_core.records.ordinary import OrdinaryDecode
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
-from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
+from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, commit_decoders, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 ONE_ACT_MS = 25
@@ -171,6 +172,8 @@ class HistoryReader:
         self._long_names: dict[str, str] = {}
         self._members: dict[str, tuple[Member, ...]] = {}
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
+        self._known_keys: dict[bytes | None, _KnownKey] = {}
+        self._decoders = commit_decoders(profile)
         self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
         self._epoch_causes: dict[str, list[str]] = {}
         self._removed: list[Removal] = []
@@ -186,16 +189,18 @@ class HistoryReader:
         self._note_batch(segment, batch, records)
         if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
             self._settle_removals()
+        is_control = batch.is_control
+        known_keys = {} if is_control or is_pending(batch, self._profile) else self._known_keys
+        partition, path, position = self._history.offsets_partition, segment.path, batch.position
+        epoch = batch.partition_leader_epoch
         for record in self._replayer.loaded_records(batch, records):
-            place = Place(
-                self._history.offsets_partition,
-                record.offset,
-                record.timestamp_ms,
-                segment.path,
-                batch.position,
-                batch.partition_leader_epoch,
-            )
-            if batch.is_control:
+            place = Place(partition, record.offset, record.timestamp_ms, path, position, epoch)
+            known = known_keys.get(record.key)
+            if known is not None and (commit := known.commit(record.value)) is not None:
+                self._note_clock(place, newest_ms)
+                self._weigh(known.offset_key.group_id, batch, record, place)
+                self._commit(batch, records, record, place, known.offset_key, known.key_type, *commit)
+            elif is_control:
                 self._marker(batch, records, record, place)
             elif self._is_wanted(record.key):
                 self._note_clock(place, newest_ms)
@@ -342,8 +347,8 @@ class HistoryReader:
         group.size_bytes += size
         if size > group.largest_record_bytes:
             group.largest_record_bytes, group.largest_record = size, place
-        if batch.size > group.largest_batch_bytes:
-            group.largest_batch_bytes, group.largest_batch = batch.size, place
+        if (batch_bytes := len(batch.data)) > group.largest_batch_bytes:
+            group.largest_batch_bytes, group.largest_batch = batch_bytes, place
 
     def _members_of(self, group_id: str, group: Group | None) -> tuple[Member, ...]:
         found = self._members.get(group_id)
@@ -355,9 +360,8 @@ class HistoryReader:
         self, batch: Batch, records: Sequence[Record], record: Record, place: Place, meaning: OffsetRecord
     ) -> None:
         replayer, key = self._replayer, meaning.offset_key
-        group = replayer.group(key.group_id)
-        before = replayer.committed(key)
         if meaning.value is None:
+            group, before = replayer.group(key.group_id), replayer.committed(key)
             self._deletions.add(record.timestamp_ms, key.group_id, key.topic)
             removal = None if before is None else self._removal(batch, place, key, before, group)
             replayer.replay_data(batch, records, record, meaning)
@@ -372,32 +376,49 @@ class HistoryReader:
                 # The cause is judged when everything is read; where the value ended is known now.
                 history.versions[key][-1].end = removal.end = End(EndKind.NO_RULE, place)
             return
+        self._commit(batch, records, record, place, key, meaning.key_type, meaning.version or 0, meaning.value)
+        if record.key is not None and len(record.key) <= _LONG_NAMES:
+            self._known_keys.setdefault(record.key, _KnownKey(key, meaning.key_type, self._decoders[meaning.key_type]))
+
+    def _commit(
+        self,
+        batch: Batch,
+        records: Sequence[Record],
+        record: Record,
+        place: Place,
+        key: OffsetKey,
+        key_type: int,
+        version: int,
+        value: dict[str, Any],
+    ) -> None:
+        replayer = self._replayer
+        group = replayer.group(key.group_id)
         members = self._members_of(key.group_id, group)
-        owner = owner_of(members, key)
+        owner = owner_of(members, key) if members else None
+        history = self._group(key.group_id)
         if owner is not None and len(members) > 1 and not batch.is_transactional:
-            versions = self._group(key.group_id).versions.setdefault(key, [])
+            versions = history.versions.setdefault(key, [])
+            before = replayer.committed(key)
             held = None if before is None else before.committed_offset
-            commit = _Commit(key, place, owner, generation_of(group), versions, held, meaning.value["offset"])
+            commit = _Commit(key, place, owner, generation_of(group), versions, held, value["offset"])
             # Commits of one request have one time.
-            request = 0 if self._batch_is_request else meaning.value["commitTimestamp"]
+            request = 0 if self._batch_is_request else value["commitTimestamp"]
             self._requests.setdefault((key.group_id, request), []).append(commit)
-        metadata, meaning = _without_metadata(meaning)
-        if len(metadata) > self._group(key.group_id).longest_metadata:
-            history = self._group(key.group_id)
-            history.longest_metadata, history.longest_place = len(metadata), place
-        replayer.replay_data(batch, records, record, meaning)
+        metadata = value["metadata"]
+        if metadata:
+            value["metadata"] = ""
+            if len(metadata) > history.longest_metadata:
+                history.longest_metadata, history.longest_place = len(metadata), place
+        committed = replayer.replay_commit(batch, records, record, key, key_type, version, value)
         kept = "" if self._texts is None else self._texts.add(metadata)
-        if is_pending(batch, self._profile):
-            epochs = self._group(key.group_id).producers.setdefault(batch.producer_id, [])
+        if committed.producer_id is not None:
+            epochs = history.producers.setdefault(batch.producer_id, [])
             if not epochs or epochs[-1][0] != batch.producer_epoch:
                 epochs.append((batch.producer_epoch, place))
-            value = replayer.pending(key)[batch.producer_id]
-            version = self._version(value, kept, place, group, owner, bool(members))
-            self._pending.setdefault(batch.producer_id, {})[key] = version
+            pending = self._version(committed, kept, place, group, owner, bool(members))
+            self._pending.setdefault(batch.producer_id, {})[key] = pending
             return
-        committed = replayer.committed(key)
-        assert committed is not None
-        self._add(key, self._version(committed, kept, place, group, owner, bool(members)))
+        self._add(key, self._version(committed, kept, place, group, owner, bool(members)), history)
 
     def _version(
         self,
@@ -409,16 +430,19 @@ class HistoryReader:
         had_members: bool,
     ) -> Version:
         generation, missing = generation_of(group), self._history.missing
-        version = Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
-        version.metadata = metadata
-        return version
+        single = 1, 0, metadata, None, place
+        return Version(value, value, place, place, place, generation, had_members, owner, missing, *single)
 
-    def _add(self, key: OffsetKey, version: Version) -> None:
-        held = self._held.setdefault(key.group_id, {})
-        held[key] = version.last, held[key][1] if key in held else version.valid_from.record_offset
-        group = self._group(key.group_id)
+    def _add(self, key: OffsetKey, version: Version, group: GroupHistory) -> None:
+        of_group = self._held.get(key.group_id)
+        if of_group is None:
+            of_group = self._held[key.group_id] = {}
+        held = of_group.get(key)
+        of_group[key] = version.last, version.valid_from.record_offset if held is None else held[1]
         group.aborts = None
-        versions = group.versions.setdefault(key, [])
+        versions = group.versions.get(key)
+        if versions is None:
+            versions = group.versions[key] = []
         previous = versions[-1] if versions else None
         if previous is not None and previous.end is None:
             if previous.last.committed_offset == version.last.committed_offset:
@@ -487,7 +511,7 @@ class HistoryReader:
             held = self._replayer.committed(key)
             if held == version.last:
                 version.valid_from = place
-                self._add(key, version)
+                self._add(key, version, self._group(key.group_id))
             elif held is not None and _is_commit(record):
                 self._group(key.group_id).overtaken.append(Overtaken(key, version, place, held))
             else:
@@ -565,11 +589,20 @@ class HistoryReader:
             causes.clear()
 
 
-def _without_metadata(commit: OffsetRecord) -> tuple[str, OffsetRecord]:
-    """The metadata of a commit, and the commit without it."""
-    value = commit.value or {}
-    metadata: str = value["metadata"]
-    return metadata, commit._replace(value=value | {"metadata": ""}) if metadata else commit
+class _KnownKey(NamedTuple):
+    """What the bytes of an offset key say; ``decoders`` (``commit_decoders``) read the values that come with it."""
+
+    offset_key: OffsetKey
+    key_type: int
+    decoders: Mapping[bytes, tuple[int, OrdinaryDecode]]
+
+    def commit(self, value: bytes | None) -> tuple[int, dict[str, Any]] | None:
+        """Version and fields of a value; ``None``: it takes a closer look."""
+        if value is None or (known := self.decoders.get(value[:2])) is None:
+            return None
+        version, decode = known
+        found = decode(value, 2)
+        return None if found is None or found[1] != len(value) else (version, found[0])
 
 
 class _Commit(NamedTuple):

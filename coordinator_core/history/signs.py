@@ -98,11 +98,12 @@ class MoveKind(StrEnum):
     """Forward, by far more than ever before."""
 
 
-def moves_of(group: GroupHistory) -> dict[MoveKind, list[Move]]:
+def moves_of(group: GroupHistory, rivals: Sequence[Rivals] | None = None) -> dict[MoveKind, list[Move]]:
     """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, commits
     of a member for another one's partition (``trespasses``): the owner did not go back, and steps forward of a mirror,
-    which goes as far as the group in the other cluster has read."""
-    shared = {rivals.key for rivals in rivals_of(group)}
+    which goes as far as the group in the other cluster has read. ``rivals`` are those of :func:`rivals_of`, where they
+    are known."""
+    shared = {one.key for one in (rivals_of(group) if rivals is None else rivals)}
     foreign = {(one.key, one.place.record_offset) for one in group.trespasses}
     found: dict[MoveKind, list[Move]] = {}
     for key, versions in group.versions.items():
@@ -167,6 +168,8 @@ def rivals_of(group: GroupHistory) -> list[Rivals]:
     """Offset keys that two writers share: each goes on where it was, and the other has been further or less far."""
     found = []
     for key, versions in group.versions.items():
+        if 2 * len(versions) < TURNS:
+            continue  # A version has two points at most.
         turns = tuple(_turns(versions))
         # Values that stand still are nobody's progress.
         go_on = (len({turn.committed for turn in half}) > 1 for half in (turns[::2], turns[1::2]))
@@ -176,19 +179,16 @@ def rivals_of(group: GroupHistory) -> list[Rivals]:
 
 
 def _turns(versions: Sequence[Version]) -> Iterator[Turn]:
-    points = [
-        point
-        for version in versions
-        for point in (
-            Turn(version.first.committed_offset, version.place, version),
-            Turn(version.last.committed_offset, version.last_place, version),
-        )[: version.commits]
-    ]
-    found: list[Turn] = []
+    points: list[tuple[int, Place, Version]] = []
+    for version in versions:
+        points.append((version.first.committed_offset, version.place, version))
+        if version.commits > 1:
+            points.append((version.last.committed_offset, version.last_place, version))
+    found: list[tuple[int, Place, Version]] = []
     low = high = -1
     on_high = False
     for last, point in itertools.pairwise(points):
-        before, value = last.committed, point.committed
+        before, value = last[0], point[0]
         if high < 0:
             if value < before:
                 low, high, on_high = value, before, False
@@ -209,7 +209,7 @@ def _turns(versions: Sequence[Version]) -> Iterator[Turn]:
             found.append(point)
             on_high = is_high
         low, high = (low, value) if is_high else (value, high)
-    yield from found
+    yield from map(Turn._make, found)
 
 
 # Members

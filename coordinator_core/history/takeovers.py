@@ -66,7 +66,10 @@ def takeovers_of(group: GroupHistory) -> Takeovers:
 def _takeovers(group: GroupHistory) -> tuple[list[Takeover], set[int]]:
     found, puts = [], set()
     for key, versions in group.versions.items():
-        puts |= {id(one) for one in versions if is_put(group, one)}
+        of_key = {id(one) for one in versions if is_put(group, one)}
+        if not of_key:
+            continue
+        puts |= of_key
         for own, put in pairwise(versions):
             goes_on = own.end is not None and own.end.kind is EndKind.NEWER_VALUE
             moved = put.first.committed_offset != own.last.committed_offset

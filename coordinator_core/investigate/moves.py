@@ -28,9 +28,10 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
     taken = takeovers_of(group)
     yield from explain_takeovers(group, taken)
+    rivals = rivals_of(group)
     moves = {
         kind: left
-        for kind, some in moves_of(group).items()
+        for kind, some in moves_of(group, rivals).items()
         if (left := [move for move in some if id(move.after) not in taken.puts])
     }
     resets = moves.pop(MoveKind.RESET, [])
@@ -56,9 +57,8 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _jumped(group, others, case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    rivals = [one for one in rivals_of(group) if one.key not in taken.keys]
-    if rivals:
-        yield _rivals(group, rivals)
+    if shared := [one for one in rivals if one.key not in taken.keys]:
+        yield _rivals(group, shared)
     if group.trespasses:
         yield _trespass(group)
     overtaken = [one for one in group.overtaken if one.held.committed_offset < one.version.last.committed_offset]

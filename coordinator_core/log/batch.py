@@ -17,6 +17,7 @@ from coordinator_core.log.types import Batch, Codec, ControlType, Record
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_START = 21
 _MAX_INT = 0x7FFFFFFF
+_MOST_LONG = 1 << 63
 
 
 def parse_batch(data: memoryview, position: int) -> Batch:
@@ -110,7 +111,7 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     if count == 0:
         # Kafka looks at nothing else of such a batch.
         return
-    section = records_section(batch, limits)
+    section = bytes(records_section(batch, limits))
     if count * MIN_RECORD_BYTES > len(section):
         raise InvalidRecordError(f"{len(section)} bytes cannot hold the declared {count} records")
 
@@ -118,8 +119,9 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     if room < 0:
         raise TooManyRecordsError(limits.max_records)
     append_time = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
-    base_sequence = batch.base_sequence
-    last_offset_delta = _int(batch.last_offset - batch.base_offset)
+    base_sequence, base_timestamp = batch.base_sequence, batch.base_timestamp_ms
+    base_offset, last_offset = batch.base_offset, batch.last_offset
+    last_offset_delta = _int(last_offset - base_offset)
     previous_delta = -1
     position = 0
     for index in range(count):
@@ -132,8 +134,12 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             offset_delta, at = _varint(section, at)
             key, at = _sized(section, at, end)
             value, at = _sized(section, at, end)
-            headers, at = _headers(section, at, end, room)
-            room -= len(headers)
+            headers: tuple[tuple[str, bytes | None], ...] = ()
+            if at + 1 == end and section[at] == 0:
+                at = end
+            else:
+                headers, at = _headers(section, at, end, room)
+                room -= len(headers)
         except IndexError:
             raise InvalidRecordError(f"record {index} runs past the end of its batch") from None
         if at != end:
@@ -153,16 +159,18 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             sequence = base_sequence + offset_delta
         timestamp = append_time
         if timestamp is None:
-            timestamp = java_long(batch.base_timestamp_ms + timestamp_delta)
-        offset = batch.base_offset + offset_delta
-        if offset > batch.last_offset:
+            timestamp = base_timestamp + timestamp_delta
+            if not -_MOST_LONG <= timestamp < _MOST_LONG:
+                timestamp = java_long(timestamp)
+        offset = base_offset + offset_delta
+        if offset > last_offset:
             offset = java_long(offset)
         yield Record(offset, timestamp, key, value, headers, sequence)
     if position != len(section):
         raise InvalidRecordError(f"{len(section) - position} bytes remain after {count} records")
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     """Zigzag int32 of at most five bytes; returns it and the position behind it."""
     byte = data[position]
     position += 1
@@ -179,7 +187,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
     raise InvalidRecordError("varint of more than five bytes")
 
 
-def _varlong(data: memoryview, position: int) -> tuple[int, int]:
+def _varlong(data: bytes, position: int) -> tuple[int, int]:
     """Zigzag int64 of at most ten bytes."""
     byte = data[position]
     position += 1
@@ -196,16 +204,20 @@ def _varlong(data: memoryview, position: int) -> tuple[int, int]:
     raise InvalidRecordError("varlong of more than ten bytes")
 
 
-def _sized(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _varint(data, position)
+def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size = data[position]
+    if size < 0x80:
+        size, position = (size >> 1) ^ -(size & 1), position + 1
+    else:
+        size, position = _varint(data, position)
     if size < 0:
         return None, position
     if position + size > end:
         raise InvalidRecordError(f"field of {size} bytes runs past the end of its record")
-    return bytes(data[position : position + size]), position + size
+    return data[position : position + size], position + size
 
 
-def _headers(data: memoryview, position: int, end: int, room: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _headers(data: bytes, position: int, end: int, room: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = _varint(data, position)
     if count == 0:
         return (), position

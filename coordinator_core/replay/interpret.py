@@ -18,6 +18,7 @@ from coordinator_core.records.codec import (
     decode_record,
     decode_value,
 )
+from coordinator_core.records.ordinary import OrdinaryDecode, ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile, ValueLayout
@@ -104,6 +105,18 @@ def current_values(profile: Profile) -> frozenset[tuple[int, int]]:
     return frozenset(pair for pair in pairs if _is_current(*pair, profile))
 
 
+def commit_decoders(profile: Profile) -> dict[int, dict[bytes, tuple[int, OrdinaryDecode]]]:
+    """Of commits that the loader reads, by key type and the two bytes of a value's version: that, and the decoder of
+    the fields behind it."""
+    found: dict[int, dict[bytes, tuple[int, OrdinaryDecode]]] = {key_type: {} for key_type in OFFSET_KEY_TYPES}
+    for key_type, version in current_values(profile):
+        if key_type in OFFSET_KEY_TYPES:
+            schema = RECORD_TYPES[key_type].value
+            decode = ordinary_decoder(schema.struct, version, schema.is_flexible(version))
+            found[key_type][version.to_bytes(2, "big")] = version, decode
+    return found
+
+
 def _is_current(key_type: int, version: int, profile: Profile) -> bool:
     return (
         key_type in profile.known_key_types
@@ -174,16 +187,17 @@ def committed_offset(
     if expire_timestamp == -1 and not profile.minus_one_expires:
         expire_timestamp = None
     topic_id = value.get("topicId")
+    # By position, in the order of the fields: names take twice the time, and this is done for each commit of a log.
     return CommittedOffset(
-        committed_offset=value["offset"],
-        leader_epoch=leader_epoch if leader_epoch >= 0 else None,
-        metadata=value["metadata"],
-        commit_timestamp_ms=value["commitTimestamp"],
-        expire_timestamp_ms=expire_timestamp,
-        topic_id=None if topic_id == ZERO_UUID else topic_id,
-        record_offset=record_offset,
-        value_version=version,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        ordering_offset=ordering_offset,
+        value["offset"],
+        leader_epoch if leader_epoch >= 0 else None,
+        value["metadata"],
+        value["commitTimestamp"],
+        expire_timestamp,
+        None if topic_id == ZERO_UUID else topic_id,
+        record_offset,
+        version,
+        producer_id,
+        producer_epoch,
+        ordering_offset,
     )

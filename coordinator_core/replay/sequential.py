@@ -127,6 +127,23 @@ class SequentialReplayer:
             case UninterpretedRecord():
                 self._carry(interpreted)
 
+    def replay_commit(
+        self,
+        batch: Batch,
+        records: Sequence[Record],
+        record: Record,
+        offset_key: OffsetKey,
+        key_type: int,
+        version: int,
+        value: dict[str, Any],
+    ) -> CommittedOffset:
+        """Apply a ``record`` of a data batch that commits an offset; returns what is committed, or pending."""
+        self._count(key_type, version)
+        pending = is_pending(batch, self._profile)
+        if pending:
+            self._note_transaction(batch, record, offset_key)
+        return self._commit(batch, records, record, offset_key, version, value, pending=pending)
+
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
         """Committed offset of the key at this point of the log; ``None`` without one."""
         return self._state.offsets.get(offset_key)
@@ -192,26 +209,40 @@ class SequentialReplayer:
             self._fail(record_offset, str(error))
 
     def _replay_offset(self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord) -> None:
-        profile, offset_key = self._profile, commit.offset_key
-        pending = is_pending(batch, profile)
-        producer_id = batch.producer_id if pending else None
+        offset_key = commit.offset_key
+        pending = is_pending(batch, self._profile)
         if pending:
             self._note_transaction(batch, record, offset_key)
         if commit.value is None:
-            self._offsets.remove(offset_key, producer_id)
+            self._offsets.remove(offset_key, batch.producer_id if pending else None)
             return
+        self._commit(batch, records, record, offset_key, commit.version or 0, commit.value, pending=pending)
+
+    def _commit(
+        self,
+        batch: Batch,
+        records: Sequence[Record],
+        record: Record,
+        offset_key: OffsetKey,
+        version: int,
+        value: dict[str, Any],
+        *,
+        pending: bool,
+    ) -> CommittedOffset:
+        profile = self._profile
         self._groups.touch(offset_key.group_id)
         kept = self._kept_metadata
         offset = committed_offset(
-            commit.value if kept is None else commit.value | {"metadata": kept(commit.value["metadata"])},
-            commit.version or 0,
+            value if kept is None else value | {"metadata": kept(value["metadata"])},
+            version,
             profile,
             record_offset=record.offset,
             ordering_offset=ordering_offset(batch, records, record, profile),
-            producer_id=producer_id,
+            producer_id=batch.producer_id if pending else None,
             producer_epoch=batch.producer_epoch if pending else None,
         )
         self._offsets.commit(offset_key, offset)
+        return offset
 
     def _note_transaction(self, batch: Batch, record: Record, offset_key: OffsetKey) -> None:
         transaction = self._open.get(batch.producer_id)
