@@ -54,7 +54,7 @@ _BUGS = (
     Bug(
         "KAFKA-12890",
         "A group stays in CompletingRebalance for ever",
-        (("2.7", "2.8.1"),),
+        (("2.6.1", "2.8.1"),),
         "2.8.1, 3.0.0",
         "the end of all commits of a group with members, and no generation after it",
         "nobody in the group reads, while heartbeats go on",
