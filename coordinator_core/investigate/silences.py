@@ -11,7 +11,7 @@ from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity
 
-_USUAL = 20
+USUAL = 20
 """Commits in a row that make a rhythm, and times its step that are out of it."""
 _SHOWN = 8
 _AT_LEAST_TWO = 2
@@ -46,7 +46,7 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
             continue
         until_ms = newest_ms if number in early else captured_ms
         quiet_ms = until_ms - history.last_ms
-        stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, _USUAL * one.usual_ms)]
+        stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, USUAL * one.usual_ms)]
         if stopped and (is_copied_at_once or number not in early):
             yield _silent(history, stopped, until_ms, is_capture=number not in early)
         yield from _pauses(history)
@@ -56,7 +56,7 @@ def _pauses(history: PartitionHistory) -> Iterator[Explanation]:
     for leader in history.leaders:
         began_ms = leader.place.timestamp_ms - leader.pause_ms
         groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= HOUR_MS else []
-        if paused := [one for one in groups if leader.pause_ms >= _USUAL * one.usual_ms]:
+        if paused := [one for one in groups if leader.pause_ms >= USUAL * one.usual_ms]:
             yield _paused(history, leader, paused)
 
 
@@ -66,14 +66,14 @@ def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhyt
     for _, group in sorted(history.groups.items()):
         for versions in group.versions.values():
             before = [one for one in versions if one.place.timestamp_ms <= at_ms]
-            if not before or before[-1].commits < _USUAL:
+            if not before or before[-1].commits < USUAL:
                 continue
             last = before[-1]
             # Commits behind the pause may go on in the same version.
             lasted_ms = last.last_place.timestamp_ms - last.place.timestamp_ms
             lasted_ms -= pause_ms if last.last_place.timestamp_ms > at_ms else 0
             usual_ms = lasted_ms / (last.commits - 1)
-            if min(at_ms, last.last_place.timestamp_ms) >= at_ms - _USUAL * usual_ms:
+            if min(at_ms, last.last_place.timestamp_ms) >= at_ms - USUAL * usual_ms:
                 found.append(_Rhythm(group, last, usual_ms))
                 break
     return found
