@@ -303,8 +303,7 @@ def stretches(versions: Sequence[Version]) -> Iterator[Sequence[Version]]:
     """The versions of an offset key, a sequence for each time in which an offset stood."""
     first = 0
     for at, version in enumerate(versions, 1):
-        end = version.end
-        if (end is not None and end.kind is not EndKind.NEWER_VALUE) or at == len(versions):
+        if version.gone_ms is not None or at == len(versions):
             yield versions[first:at]
             first = at
 

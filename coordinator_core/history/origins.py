@@ -37,9 +37,11 @@ def settle_origins(groups: Iterable[GroupHistory], transactional_ids: Mapping[in
     """Set the origin of every version; ``transactional_ids`` by producer id."""
     for group in groups:
         _settle(group)
-        for _, version in group.all_versions() if transactional_ids else ():
+        if not transactional_ids:
+            continue
+        for _, version in group.all_versions():
             origin = version.origin
-            name = None if origin is None else (transactional_ids or {}).get(origin.producer_id or 0)
+            name = None if origin is None else transactional_ids.get(origin.producer_id or 0)
             if origin is not None and name is not None:
                 why = origin.why.replace(f"producer {origin.producer_id}", f"transactional id {name}")
                 version.origin = replace(origin, why=why, transactional_id=name)

@@ -347,8 +347,8 @@ class HistoryReader:
         group.size_bytes += size
         if size > group.largest_record_bytes:
             group.largest_record_bytes, group.largest_record = size, place
-        if (batch_bytes := len(batch.data)) > group.largest_batch_bytes:
-            group.largest_batch_bytes, group.largest_batch = batch_bytes, place
+        if batch.size > group.largest_batch_bytes:
+            group.largest_batch_bytes, group.largest_batch = batch.size, place
 
     def _members_of(self, group_id: str, group: Group | None) -> tuple[Member, ...]:
         found = self._members.get(group_id)
@@ -430,8 +430,9 @@ class HistoryReader:
         had_members: bool,
     ) -> Version:
         generation, missing = generation_of(group), self._history.missing
-        single = 1, 0, metadata, None, place
-        return Version(value, value, place, place, place, generation, had_members, owner, missing, *single)
+        found = Version(value, value, place, place, place, generation, had_members, owner, missing, metadata=metadata)
+        found.still = place
+        return found
 
     def _add(self, key: OffsetKey, version: Version, group: GroupHistory) -> None:
         of_group = self._held.get(key.group_id)

@@ -267,7 +267,9 @@ def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
 # Origins
 
 _KINDS = list(OriginKind)
-_FACTS, _CODE_BITS = 5, 16
+_FACTS = len(Request._fields) - 1
+"""All but the number of partitions."""
+_CODE_BITS = 16
 
 
 class _Origins:

@@ -95,9 +95,10 @@ def explain_back_together(
     )
     known = sum(1 for history in histories for group in history.groups.values() if group.versions)
     leaders = [one for history in histories for one in history.leaders]
+    times = [one.at_ms for one in backs]
     at = 0
     while at < len(backs):
-        some = [one for one in backs[at:] if one.at_ms - backs[at].at_ms <= _BEGIN_AGAIN_MS]
+        some = backs[at : bisect_right(times, times[at] + _BEGIN_AGAIN_MS)]
         if len({one.group_id for one in some}) >= max(_GROUPS, _SHARE * known):
             yield _back_together(some, known, leaders, case)
             at += len(some)

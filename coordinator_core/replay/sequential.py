@@ -139,10 +139,7 @@ class SequentialReplayer:
     ) -> CommittedOffset:
         """Apply a ``record`` of a data batch that commits an offset; returns what is committed, or pending."""
         self._count(key_type, version)
-        pending = is_pending(batch, self._profile)
-        if pending:
-            self._note_transaction(batch, record, offset_key)
-        return self._commit(batch, records, record, offset_key, version, value, pending=pending)
+        return self._commit(batch, records, record, offset_key, version, value)
 
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
         """Committed offset of the key at this point of the log; ``None`` without one."""
@@ -209,14 +206,10 @@ class SequentialReplayer:
             self._fail(record_offset, str(error))
 
     def _replay_offset(self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord) -> None:
-        offset_key = commit.offset_key
-        pending = is_pending(batch, self._profile)
-        if pending:
-            self._note_transaction(batch, record, offset_key)
         if commit.value is None:
-            self._offsets.remove(offset_key, batch.producer_id if pending else None)
-            return
-        self._commit(batch, records, record, offset_key, commit.version or 0, commit.value, pending=pending)
+            self._offsets.remove(commit.offset_key, self._pending_producer(batch, record, commit.offset_key))
+        else:
+            self._commit(batch, records, record, commit.offset_key, commit.version or 0, commit.value)
 
     def _commit(
         self,
@@ -226,10 +219,9 @@ class SequentialReplayer:
         offset_key: OffsetKey,
         version: int,
         value: dict[str, Any],
-        *,
-        pending: bool,
     ) -> CommittedOffset:
         profile = self._profile
+        producer_id = self._pending_producer(batch, record, offset_key)
         self._groups.touch(offset_key.group_id)
         kept = self._kept_metadata
         offset = committed_offset(
@@ -238,11 +230,18 @@ class SequentialReplayer:
             profile,
             record_offset=record.offset,
             ordering_offset=ordering_offset(batch, records, record, profile),
-            producer_id=batch.producer_id if pending else None,
-            producer_epoch=batch.producer_epoch if pending else None,
+            producer_id=producer_id,
+            producer_epoch=None if producer_id is None else batch.producer_epoch,
         )
         self._offsets.commit(offset_key, offset)
         return offset
+
+    def _pending_producer(self, batch: Batch, record: Record, offset_key: OffsetKey) -> int | None:
+        """Producer id of the transaction of a commit or tombstone, which is noted; ``None`` outside transactions."""
+        if not is_pending(batch, self._profile):
+            return None
+        self._note_transaction(batch, record, offset_key)
+        return batch.producer_id
 
     def _note_transaction(self, batch: Batch, record: Record, offset_key: OffsetKey) -> None:
         transaction = self._open.get(batch.producer_id)
