@@ -33,8 +33,8 @@ from spark_apps.tasks import CutFolds, StagedFold, WholePartition
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-MAX_MERGE_BYTES = 256 * MIB
-"""Folds that one task merges. The task holds at most some times as much: where nothing is dead."""
+MAX_MERGE_BYTES = 192 * MIB
+"""Folds that one task merges. It holds four times as much where nothing is dead, and 0.1 GiB: less than 1 GiB."""
 
 P = TypeVar("P", StagedFold, CutFolds, StoredShard)
 T = TypeVar("T")

@@ -87,6 +87,8 @@ class Session:
         # spark-submit has set the master in its JVM already.
         master = self._master or gateway.jvm.System.getProperty("spark.master") or LOCAL
         settings = dict(_COMMON)
+        if not is_plain("allocator"):
+            settings["spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL"] = "system"
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings |= _LOCAL

@@ -27,7 +27,7 @@ from coordinator_core.fold.tasks import FoldTask, SegmentResult, in_runs, run_fo
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
-from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.process.allocator import give_back_freed_memory, keep_freed_memory
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
@@ -144,6 +144,14 @@ def _prepare() -> None:
     keep_freed_memory()
 
 
+def _forget_folds() -> None:
+    """Give back what folding, which is done, has left in this process: with merges on top it would exceed 1 GiB."""
+    from coordinator_core.fold.segments import forget_spare_tables
+
+    forget_spare_tables()
+    give_back_freed_memory()
+
+
 def fold(work: Work, rules: ReplayTask) -> Answer:
     """Fold segments and, where they are whole partitions, merge them."""
     answer = Answer()
@@ -175,6 +183,7 @@ def _held(results: Iterator[SegmentResult], most_bytes: int) -> tuple[list[Segme
 
 def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
     """Cut folds of one partition into so many shards; all of them are in memory together."""
+    _forget_folds()
     folds, shards = work
     heads: list[pa.Buffer] = []
     parts: list[list[pa.Buffer]] = [[] for _ in range(shards)]
@@ -200,6 +209,7 @@ def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
 
 def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: ReplayTask) -> StoredShard:
     """Merge one shard of a partition, whose folds stand in these places in log order."""
+    _forget_folds()
     offsets_partition, places = work
     merged = merge_shard(_folds_in(places), rules.profile, offsets_partition)
     return merged.stored(rules.new_path("merged"))
@@ -216,6 +226,7 @@ class WholePartition:
 
 def merge(partition: WholePartition, rules: ReplayTask) -> Answer:
     """Merge the folds of one partition, or combine its shards; its facts then come from the heads of the folds."""
+    _forget_folds()
     number = partition.folds[0].offsets_partition
     if not partition.shards:
         return _merged(number, (fold.whole() for fold in partition.folds), rules)

@@ -42,7 +42,7 @@ from coordinator_core.releases import Profile
 T = TypeVar("T", LoadFailure, CarriedRecord)
 
 _STORED_ROWS = 1 << 16
-"""Rows that are read at once of each stored shard."""
+"""Rows of a stored shard that are written, and read, at once."""
 
 
 @dataclass
@@ -114,8 +114,8 @@ def store_rows(rows: RowBlocks, path: str) -> StoredRows:
     """Write ``rows`` to a file at ``path``."""
     system, inner = storage.filesystem(path)
     with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, OFFSETS) as writer:
-        for block in rows.blocks():
-            writer.write_table(block, max_chunksize=_STORED_ROWS)
+        for block in rows.blocks(_STORED_ROWS):
+            writer.write_table(block)
     return StoredRows(path, rows.num_rows)
 
 

@@ -193,6 +193,7 @@ class _Partition:
         }
         at = np.zeros(At.SIZE, np.int64)
         at[At.RANDOM] = self.random.integers(1 << 62)
+        at[At.OFFSET] = workload.first_offset
         open_ones = workload.transaction_batches + 2
         return Log(
             np.array([settings[Setting(number)] for number in range(Setting.SIZE)], np.int64),
@@ -259,7 +260,7 @@ class _Partition:
             np.array([truth.epoch for truth in truths], np.int64),
             np.array([truth.assignment_epoch for truth in truths], np.int64),
             {group: truth for group, truth in enumerate(truths) if truth.members is not None},
-            int(log.at[At.OFFSET]),
+            int(log.at[At.OFFSET]) - self.workload.first_offset,
             int(log.at[At.BATCHES]),
             segments.bytes,
             offsets_partition,

@@ -85,6 +85,8 @@ class Workload:
     """Producer ids of transactions, used again and again."""
     transaction_batches: int = 20
     """A transaction is ended at most so many batches after its commits."""
+    first_offset: int = 0
+    """Offset of the first record; where it is not 0, the log begins as if its first segments had been deleted."""
 
     def __post_init__(self) -> None:
         if self.producers <= self.transaction_batches + 1:

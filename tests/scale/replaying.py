@@ -23,11 +23,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Replayed:
-    """A published run, its summary, and the largest resident set of the process that made it."""
+    """A published run, its summary, and of the process that made it the largest resident set and the CPU seconds."""
 
     run: Path
     summary: dict[str, Any]
     peak_bytes: int
+    cpu_seconds: float
 
 
 def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: str = "local") -> Replayed:
@@ -58,7 +59,7 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, text
     summary = json.loads(text)
-    return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024)
+    return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
 
 
 def replay_and_check(log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None) -> Replayed:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pyspark
 
@@ -41,8 +42,14 @@ class Cluster:
                 found[str(directory.relative_to(self.work))] = int(process.name)
         return found
 
-    def environment(self, archive: Path) -> dict[str, str]:
-        """For a driver: executors get no path to the checkout, they run the Python of the archive."""
+    def environment(
+        self, archive: Path | None = None, more: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """For a driver, with ``more`` settings of Spark.
+
+        Executors get no path to the checkout: they run the Python of the ``archive``, or without one this process's, in
+        which the project is installed.
+        """
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -53,13 +60,16 @@ class Cluster:
             "spark.executor.memory": WORKER_MEMORY,
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.extraJavaOptions": QUICK_JVM,
+            **more,
         }
-        options = " ".join(f"--conf '{key}={value}'" for key, value in settings.items())
+        options = [f"--conf '{key}={value}'" for key, value in settings.items()]
+        if archive is not None:
+            options.append(f"--archives {archive}#environment")
         return {
             **clean_environment(),
-            "PYSPARK_PYTHON": "./environment/bin/python",
+            "PYSPARK_PYTHON": sys.executable if archive is None else "./environment/bin/python",
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"{options} --archives {archive}#environment pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": " ".join([*options, "pyspark-shell"]),
         }
 
 
