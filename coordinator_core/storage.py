@@ -522,13 +522,18 @@ def _umask() -> int:
 
 
 def make_directory(path: str, *, parents: bool = True) -> None:
-    """Make a directory and its parents; existing ones are fine. Object stores have no parents to miss."""
+    """Make a directory and its parents; existing ones are fine.
+
+    Without ``parents`` they must be there, and an object store is asked for nothing: its files need no directory, and
+    it would be sent a request for every parent.
+    """
     try:
         if is_local(path):
             local_path(path).mkdir(parents=parents, exist_ok=True)
         else:
             remote, inner = filesystem(path)
-            remote.create_dir(inner, recursive=True)
+            if parents or remote.type_name not in _UPLOADING:
+                remote.create_dir(inner, recursive=True)
     except OSError as error:
         raise _not_written(path, error) from error
 

@@ -167,7 +167,7 @@ class RunWriter:
 
     def _part(self, table: str) -> _PartWriter:
         if table not in self._parts:
-            storage.make_directory(storage.join(self.place.path, table))
+            storage.make_directory(storage.join(self.place.path, table), parents=False)
             name = f"{table}/part-{len(self._files[table]):05d}.parquet"
             self._parts[table] = _PartWriter(storage.join(self.place.path, name), table, name)
         return self._parts[table]

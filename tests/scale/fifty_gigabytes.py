@@ -2,7 +2,8 @@
 and the state hash of the local engine.
 
 ``python -m tests.scale.fifty_gigabytes [GB]`` prints a line of JSON. The log (``linked.py``) and all else takes up to
-7 GB of disk, in a temporary directory. An executor is killed when one of its tasks writes, in turn, folds, shards,
+7 GB of disk, in a temporary directory. One Python worker is stopped while it writes the tables of a partition, so that
+Spark does its task elsewhere. An executor is killed when one of its tasks writes folds; others, when they write shards,
 merged shards, and the committed offsets of the giant partition.
 """
 
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,15 @@ from tests.scale.replaying import MIB, replay
 from tests.scale.watching import Watch, parent, writers
 from tests.spark.cluster import Cluster, cluster
 
-KILLED_AT = {
+STOPPED_AT = "fold and merge of a small partition"
+BLOWS = {
     "fold": "fold-",
+    STOPPED_AT: "part-",
     "cut": "shards-",
     "merge of a shard": "merged-",
     "combination of the shards": f"part-{GIANT:05}-",
 }
-"""Steps of the giant partition, in their order, and the beginning of the names of the files that they write."""
+"""Steps at which something befalls, in their order, and the beginning of the names of the files that they write."""
 
 SETTINGS = {
     "spark.task.maxFailures": "4",
@@ -40,6 +44,8 @@ SETTINGS = {
     "spark.speculation.interval": "1s",
     "spark.speculation.multiplier": "1.5",
     "spark.speculation.quantile": "0.5",
+    # Tasks here read no records that Spark would count.
+    "spark.speculation.efficiency.enabled": "false",
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
     "spark.dynamicAllocation.maxExecutors": "2",
@@ -56,8 +62,8 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """``cpu_seconds`` are those of the driver, its JVM, the executors and the Python workers. ``memory`` is in MiB, by
-    kind of process: the largest resident set, and the largest without the pages of mapped files."""
+    """``processes`` by kind: the largest resident set of one, the largest without the pages of mapped files, and the
+    CPU seconds of all. ``cpu_seconds`` are those of the driver, its JVM, the executors and the Python workers."""
 
     gigabytes: float
     distinct_gigabytes: float
@@ -65,12 +71,12 @@ class Measured:
     smallest_partition_bytes: int
     largest_but_one_partition_bytes: int
     giant_partition_bytes: int
-    killed: list[str]
+    befell: list[str]
     tasks_of_jobs: list[int]
     events: dict[str, int]
     seconds: float
     cpu_seconds: float
-    memory: dict[str, dict[str, int]]
+    processes: dict[str, dict[str, int]]
     local_cpu_seconds: float
     local_peak_mib: int
     rows: dict[str, int]
@@ -85,9 +91,9 @@ def measure(gigabytes: float, directory: Path) -> Measured:
         watch = Watch()
         watch.start()
         began = time.perf_counter()
-        summary, killed = _replayed(running, log, directory)
+        summary, befell = _replayed(running, log, directory)
         seconds = time.perf_counter() - began
-        memory = watch.stop()
+        seen = watch.stop()
     events = list(_events(directory / "events"))
     sizes = sorted(log.sizes.values())
     return Measured(
@@ -97,14 +103,19 @@ def measure(gigabytes: float, directory: Path) -> Measured:
         smallest_partition_bytes=sizes[0],
         largest_but_one_partition_bytes=sizes[-2],
         giant_partition_bytes=log.sizes[GIANT],
-        killed=killed,
+        befell=befell,
         tasks_of_jobs=_tasks_of_jobs(events),
         events=dict(_counts(events)),
         seconds=round(seconds, 1),
-        cpu_seconds=round(sum(of.cpu_seconds for kind, of in memory.items() if kind not in ("master", "worker")), 1),
-        memory={
-            kind: {"processes": of.processes, "peak": of.peak // MIB, "peak_own": of.peak_own // MIB}
-            for kind, of in memory.items()
+        cpu_seconds=round(sum(of.cpu_seconds for kind, of in seen.items() if kind not in ("master", "worker")), 1),
+        processes={
+            kind: {
+                "processes": of.processes,
+                "peak_mib": of.peak // MIB,
+                "peak_own_mib": of.peak_own // MIB,
+                "cpu_seconds": round(of.cpu_seconds),
+            }
+            for kind, of in seen.items()
         },
         local_cpu_seconds=round(local.cpu_seconds, 1),
         local_peak_mib=local.peak_bytes // MIB,
@@ -114,7 +125,7 @@ def measure(gigabytes: float, directory: Path) -> Measured:
 
 
 def _replayed(running: Cluster, log: LinkedLog, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Summary of a replay on the cluster, and the steps at which an executor was killed."""
+    """Summary of a replay on the cluster, and the steps at which something befell it."""
     command = [sys.executable, "-m", "coordinator_core", "replay", str(log.path), "--engine", "spark"]
     command += ["--master", running.url, "--output", str(directory / "spark"), "--cluster", "scale"]
     command += ["--kafka-version", "4.3.1", "--no-fold-cache", "--format", "json"]
@@ -126,31 +137,38 @@ def _replayed(running: Cluster, log: LinkedLog, directory: Path) -> tuple[dict[s
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True) as driver,
     ):
         assert driver.stdout is not None
-        killed: list[str] = []
+        left, stopped = list(BLOWS), 0
         try:
             while driver.poll() is None:
-                step = next((step for step in KILLED_AT if step not in killed), None)
-                if step is not None and _kill_executor(running, directory / "spark", KILLED_AT[step]):
-                    killed.append(step)
+                if left and (struck := _strike(running, directory / "spark", left[0])):
+                    stopped = struck if left.pop(0) == STOPPED_AT else stopped
                 time.sleep(0.02)
             summary = json.loads(driver.stdout.read())
         except json.JSONDecodeError:
             raise RuntimeError((directory / "driver.log").read_text()[-4000:]) from None
         finally:
             driver.kill()
-    return summary, killed
+            if stopped:
+                with suppress(ProcessLookupError):
+                    # Nobody waits for it any more, so it ends.
+                    os.kill(stopped, signal.SIGCONT)
+    return summary, [step for step in BLOWS if step not in left]
 
 
-def _kill_executor(running: Cluster, output: Path, prefix: str) -> bool:
-    """Kill the executor of a Python worker that writes such a file."""
+def _strike(running: Cluster, output: Path, step: str) -> int:
+    """Stop a Python worker that is at this step, or kill its executor; the worker, 0 when there is none."""
     executors = set(running.executors().values())
-    for pid in writers(output, prefix):
-        while pid > 1 and pid not in executors:
-            pid = parent(pid)
-        if pid in executors:
-            os.kill(pid, signal.SIGKILL)
-            return True
-    return False
+    for worker in writers(output, BLOWS[step]):
+        executor = worker
+        while executor > 1 and executor not in executors:
+            executor = parent(executor)
+        if executor in executors:
+            if step == STOPPED_AT:
+                os.kill(worker, signal.SIGSTOP)
+            else:
+                os.kill(executor, signal.SIGKILL)
+            return worker
+    return 0
 
 
 def _events(directory: Path) -> Iterator[dict[str, Any]]:

@@ -31,6 +31,7 @@ ALIVE = Workload(
 KINDS = {
     r"/\?.*list-type=2": "list",
     r"/[^/?]*\?.*list-type=2": "list",
+    r"/(\?|$)": "directory",
     r"\.log(\?|$)": "segment",
     r"/_staging/fold-": "fold",
     r"/_staging/(shards|merged)-": "shard",
@@ -40,7 +41,8 @@ KINDS = {
 }
 """By a pattern of the path, the first that fits."""
 
-LINE = re.compile(r'"([A-Z]+) (\S+) HTTP')
+LINE = re.compile(r'"(?:\x1b\[[0-9;]*m)*([A-Z]+) (\S+) HTTP')
+"""The server colours what was not answered with 200, such as reads of a part."""
 
 
 def requests_of(store: ObjectStore, since: int) -> Iterator[tuple[str, str]]:
@@ -81,9 +83,11 @@ def measure(
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory, object_store() as store:
         session = Session("regroup-requests", "local[2]")
+        # Its workers find the store in the environment of now.
+        assert session.context is not None
         place = Path(directory)
         logs = {}
-        for segments, partitions in ((40, 8), (80, 8), (80, 16)):
+        for segments, partitions in ((20, 4), (40, 4), (40, 8)):
             logs[segments, partitions] = place / f"log-{segments}-{partitions}"
             write_segments(logs[segments, partitions], segments, partitions)
         generate(ALIVE, place / "alive")
@@ -91,10 +95,10 @@ def main() -> None:
             (f"{segments} segments, {partitions} partitions, a task a segment", log, {"bytes_per_task": 1})
             for (segments, partitions), log in logs.items()
         ]
-        first = logs[40, 8]
+        first = logs[20, 4]
         cases += [
-            ("40 segments, 8 partitions, a task a partition", first, {}),
-            ("40 segments, 8 giant partitions", first, {"bytes_per_task": 1, "bytes_per_merge": 1 << 13}),
+            ("20 segments, 4 partitions, a task a partition", first, {}),
+            ("20 segments, 4 giant partitions", first, {"bytes_per_task": 1, "bytes_per_merge": 1 << 13}),
             ("2 segments of 64 MiB", place / "alive", {"bytes_per_task": 1, "bytes_per_merge": MAX_MERGE_BYTES}),
         ]
         try:

@@ -19,6 +19,7 @@ KINDS = {
     b"SparkSubmit": "driver JVM",
     b"pyspark.daemon": "Python worker",
     b"pyspark/daemon": "Python worker",
+    b"spark_apps.workers": "Python worker",
     b"coordinator_core": "driver Python",
 }
 """By a word of the command. The daemon that Python workers are forked from counts as one of them."""

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import pyspark
 
 SPARK_HOME = Path(pyspark.__file__).parent
+LOOPBACK = "127.0.0.1"
 WORKERS = 2
 WORKER_MEMORY = "512m"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -51,8 +52,8 @@ class Cluster:
         which the project is installed.
         """
         settings = {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
             # No task begins before both executors are there: else one may do all of them.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -80,7 +81,7 @@ def clean_environment() -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith(("PYSPARK", "SPARK", "PYTHONPATH", "AWS_"))
     }
-    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**kept, "SPARK_LOCAL_IP": LOOPBACK}
 
 
 @contextmanager
@@ -92,12 +93,14 @@ def cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[Cluster
     work = directory / "work"
     with ExitStack() as stack:
         master_log = directory / "master.log"
-        stack.enter_context(_daemon("master.Master", master_log, directory, {}))
+        stack.enter_context(_daemon("master.Master", LOOPBACK, master_log, directory, {}))
         url = _wait_for(r"Starting Spark master at (spark://\S+)", master_log)
         logs = [directory / f"worker-{number}.log" for number in range(WORKERS)]
-        for log in logs:
+        for number, log in enumerate(logs):
             options = ["--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(work), url]
-            stack.enter_context(_daemon("worker.Worker", log, directory, environment, *options))
+            # A host each: of one task Spark runs no two attempts at a time on one.
+            host = f"127.0.0.{number + 2}"
+            stack.enter_context(_daemon("worker.Worker", host, log, directory, environment, *options))
         for log in logs:
             _wait_for("Successfully registered with master", log)
         yield Cluster(url, work)
@@ -105,13 +108,14 @@ def cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[Cluster
 
 @contextmanager
 def _daemon(
-    name: str, log: Path, cwd: Path, more: Mapping[str, str], *arguments: str
+    name: str, host: str, log: Path, cwd: Path, more: Mapping[str, str], *arguments: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
+    command += ["--host", host, "--port", "0", "--webui-port", "0", *arguments]
     environment = {
         **clean_environment(),
         **more,
+        "SPARK_LOCAL_IP": host,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "128m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
