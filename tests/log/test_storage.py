@@ -92,6 +92,13 @@ class TestEveryKindOfPath:
         assert found is not None
         assert found.is_directory
 
+    def test_a_directory_without_parents_is_no_object(self, root: str) -> None:
+        path = storage.join(root, "one")
+        storage.make_directory(path, parents=False)
+        assert storage.exists(path) == storage.is_local(root)
+        storage.write_atomic(storage.join(path, "file"), b"1")
+        assert [entry.name for entry in storage.list_directory(path)] == ["file"]
+
     def test_the_arrow_filesystem_names_the_same_file(self, root: str) -> None:
         path = storage.join(root, "file")
         storage.write_atomic(path, b"content")

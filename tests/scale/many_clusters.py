@@ -16,7 +16,14 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("offsets_load", "offsets_reconcile", "offsets_compact", "offsets_maintain", "offsets_restore", "failover_drill")
+FILES = (
+    "offsets_load",
+    "offsets_reconcile",
+    "offsets_compact",
+    "offsets_maintain",
+    "offsets_restore",
+    "failover_drill",
+)
 
 
 def write_clusters(path: Path, count: int) -> None:

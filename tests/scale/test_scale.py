@@ -17,7 +17,9 @@ import pytest
 from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import SegmentFile
 from tests.bench.generator import Truth, Workload, generate
-from tests.scale.replaying import MIB, SCALE, replay_and_check
+from tests.bench.truth import check_truth
+from tests.scale.replaying import MIB, SCALE, replay, replay_and_check
+from tests.scale.watching import Watch
 
 BASE_OFFSET = np.dtype(">i8")
 
@@ -50,6 +52,21 @@ def test_nothing_is_dead(place: Path) -> None:
     assert truths[0].live_offset_keys > 0.97 * truths[0].records
     replayed = replay_and_check(place / "log", truths, place / "runs")
     assert replayed.peak_bytes < (512 + 1024 * SCALE) * MIB
+
+
+def test_a_giant_partition_in_spark(place: Path) -> None:
+    """A worker folds, cuts, merges and combines, and keeps nothing of one step in the next."""
+    workload = Workload(
+        "giant", SCALE * 400_000_000, groups=20_000 * SCALE, offset_keys=4_200_000 * SCALE, in_turn=True
+    )
+    truths = generate(workload, place / "log")
+    watch = Watch()
+    watch.start()
+    replayed = replay(place / "log", place / "runs", engine="spark")
+    worker = watch.stop()["Python worker"]
+    check_truth(replayed.run, truths)
+    assert worker.processes > 1
+    assert worker.peak < 1024 * MIB
 
 
 def test_two_hundred_thousand_groups(place: Path) -> None:

@@ -44,6 +44,26 @@ def test_workers_of_a_local_master_are_light(session: Session) -> None:
     assert in_tasks(session.context, look, [1, 2]) == [(sys.executable, pyspark.__file__, False)] * 2
 
 
+def test_workers_have_one_allocator(session: Session) -> None:
+    """What C++ takes from Arrow's own pool (reads of files) comes from that of the process, too."""
+
+    def taken(_: int) -> tuple[int, int]:
+        import tempfile
+
+        import pyarrow as pa
+        from pyarrow.fs import LocalFileSystem
+
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(bytes(1 << 20))
+            file.flush()
+            with LocalFileSystem().open_input_file(file.name) as source:
+                held = source.read_buffer(1 << 20)
+                return held.size, pa.system_memory_pool().bytes_allocated()
+
+    for size, allocated in in_tasks(session.context, taken, [1, 2]):
+        assert size <= allocated
+
+
 def test_tasks_answer_in_order(session: Session) -> None:
     assert in_tasks(session.context, str, range(5)) == ["0", "1", "2", "3", "4"]
     assert in_tasks(session.context, str, []) == []
