@@ -187,7 +187,7 @@ def _rows_of(
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
-    stands = rows["stands"]
+    ended = _Ended(~rows["stands"])
     numbers = {
         "partition": partition_of,
         "byte_position": rows["position"],
@@ -204,10 +204,10 @@ def _rows_of(
         "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
         "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
-        "valid_to": pa.array(rows["valid_to"], mask=stands),
-        "valid_to_ms": pa.array(rows["valid_to_ms"], mask=stands),
-        "cause": _text([EndKind.NEWER_VALUE.value, None], stands),
-        "cause_certainty": _text([Certainty.CERTAIN.value, None], stands),
+        "valid_to": ended.of(rows["valid_to"]),
+        "valid_to_ms": ended.of(rows["valid_to_ms"]),
+        "cause": ended.text(EndKind.NEWER_VALUE.value),
+        "cause_certainty": ended.text(Certainty.CERTAIN.value),
         "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
         "origin": _text([one.kind.value for one in origins], origin_of),
         "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
@@ -224,6 +224,22 @@ def _rows_of(
     place = HISTORY.get_field_index("metadata")
     for part, metadata in texts.blocks():
         yield without[part.start : part.stop].add_column(place, HISTORY.field(place), metadata)
+
+
+class _Ended:
+    """Columns with a value where a version ended, and null elsewhere."""
+
+    def __init__(self, has_ended: npt.NDArray[np.bool_]) -> None:
+        self._count = len(has_ended)
+        self._validity = pa.py_buffer(np.packbits(has_ended, bitorder="little"))
+        self._zeros = self.of(np.zeros(self._count, np.int32))
+
+    def of(self, values: npt.NDArray[Any]) -> pa.Array:
+        buffers = [self._validity, pa.py_buffer(values)]
+        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), self._count, buffers)
+
+    def text(self, value: str) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(self._zeros, pa.array([value]), safe=False)
 
 
 def _next(column: Int64s) -> Int64s:

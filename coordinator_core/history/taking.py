@@ -109,7 +109,6 @@ class _Through(Passing):
         fold = FoldTables(Bounds(limits.max_batch_bytes, limits.max_records))
         fold.max_legacy_version = profile.max_legacy_offset_value_version
         fold.max_version = profile.max_offset_value_version
-        fold.check_utf8 = True
         next_writer = _MADE if profile.loader is Loader.JAVA else -1
         self.table = VersionTable(
             fold,

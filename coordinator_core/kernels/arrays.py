@@ -86,8 +86,8 @@ class StructRows:
             raise IndexError(f"row {row} of {len(self.array)}")
         return StructRow(self.array, row)
 
-    def __setitem__(self, row: int, struct: layout.Struct) -> None:
-        self.array[row] = tuple(vars(struct)[field] for field in self.array.dtype.names or ())
+    def __setitem__(self, row: int, struct: layout.Struct | StructRow) -> None:
+        self.array[row] = tuple(getattr(struct, field) for field in self.array.dtype.names or ())
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         return self.array
