@@ -187,7 +187,8 @@ def _rows_of(
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
-    ended = _Ended(~rows["stands"])
+    has_ended = _bitmap(~rows["stands"])
+    first = _array(np.zeros(count, np.int32), has_ended)
     numbers = {
         "partition": partition_of,
         "byte_position": rows["position"],
@@ -198,16 +199,16 @@ def _rows_of(
         **{name: rows[name] for name in ("committed_offset", "first_committed_offset", "commits", "record_offset")},
     }
     columns: dict[str, pa.Array] = {
-        **{name: pa.array(values) for name, values in numbers.items()},
+        **{name: _array(values) for name, values in numbers.items()},
         "group_id": _text(group_names, group_of),
         "topic": _text(topic_names, topic_of),
-        "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
-        "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
+        "leader_epoch": _array(rows["leader_epoch"], _bitmap(rows["leader_epoch"] >= 0)),
+        "generation": pa.array([one.generation for one in who], pa.int32()).take(_array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
-        "valid_to": ended.of(rows["valid_to"]),
-        "valid_to_ms": ended.of(rows["valid_to_ms"]),
-        "cause": ended.text(EndKind.NEWER_VALUE.value),
-        "cause_certainty": ended.text(Certainty.CERTAIN.value),
+        "valid_to": _array(rows["valid_to"], has_ended),
+        "valid_to_ms": _array(rows["valid_to_ms"], has_ended),
+        "cause": pa.DictionaryArray.from_arrays(first, pa.array([EndKind.NEWER_VALUE.value])),
+        "cause_certainty": pa.DictionaryArray.from_arrays(first, pa.array([Certainty.CERTAIN.value])),
         "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
         "origin": _text([one.kind.value for one in origins], origin_of),
         "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
@@ -226,20 +227,13 @@ def _rows_of(
         yield without[part.start : part.stop].add_column(place, HISTORY.field(place), metadata)
 
 
-class _Ended:
-    """Columns with a value where a version ended, and null elsewhere."""
+def _array(values: npt.NDArray[Any], validity: pa.Buffer | None = None) -> pa.Array:
+    """The ``values``, not copied, with a bitmap of those that are not null."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
 
-    def __init__(self, has_ended: npt.NDArray[np.bool_]) -> None:
-        self._count = len(has_ended)
-        self._validity = pa.py_buffer(np.packbits(has_ended, bitorder="little"))
-        self._zeros = self.of(np.zeros(self._count, np.int32))
 
-    def of(self, values: npt.NDArray[Any]) -> pa.Array:
-        buffers = [self._validity, pa.py_buffer(values)]
-        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), self._count, buffers)
-
-    def text(self, value: str) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(self._zeros, pa.array([value]), safe=False)
+def _bitmap(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
 def _next(column: Int64s) -> Int64s:
@@ -270,13 +264,13 @@ def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     number = {value: at for at, value in enumerate(distinct)}
     by_code = np.array([-1 if value is None else number[value] for value in values], np.int32)
     numbers = by_code[codes.astype(np.intp, copy=False)]
-    indices = pa.array(numbers, mask=numbers < 0 if None in values else None)
+    indices = _array(numbers, _bitmap(numbers >= 0) if None in values else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(distinct), pa.string()), safe=False)
 
 
 def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
     """Distinct numbers in the order in which they come first; and by item the place of its own among them."""
-    found = pa.array(numbers).dictionary_encode()
+    found = _array(numbers).dictionary_encode()
     return found.dictionary.to_numpy(), found.indices.to_numpy().astype(np.int64)
 
 
