@@ -34,7 +34,7 @@ from coordinator_core.history.origins import (
 from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken
 from coordinator_core.kernels import gather_requests
-from coordinator_core.kernels.arrays import Int64s, new_rows
+from coordinator_core.kernels.arrays import Int64s, array_of, new_rows
 from coordinator_core.merge.packed import BLOCK_BYTES
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
@@ -101,7 +101,7 @@ def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None
     at a time."""
     used = taken.table.open_used
     places = np.full(used, -1, np.int64)
-    keys = _Keys(np.asarray(taken.table.fold.events)[:used], np.asarray(taken.table.open)["ended"][:used])
+    keys = _Keys(array_of(taken.table.fold.events)[:used], array_of(taken.table.open)["ended"][:used])
     is_special = _is_special(taken, keys.events["group"])
     bucket_of = (keys.events["group"] % BUCKETS).astype(np.uint8)
     by_bucket = np.argsort(bucket_of, kind="stable")
@@ -115,10 +115,10 @@ def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None
 
 def standing(taken: Taken) -> dict[str, int]:
     """By topic, the earliest time (epoch ms) since when an offset stands, of groups that lost none."""
-    versions = np.asarray(taken.table.open)[: taken.table.open_used]
+    versions = array_of(taken.table.open)[: taken.table.open_used]
     keys = np.flatnonzero(versions["commits"] > 0)
     keys = keys[~_is_special(taken, versions["group"][keys])]
-    topics = np.asarray(taken.table.fold.events)["topic"][keys]
+    topics = array_of(taken.table.fold.events)["topic"][keys]
     order = np.lexsort((versions["first_timestamp"][keys], topics))
     found, first = np.unique(topics[order], return_index=True)
     since = versions["first_timestamp"][keys[order[first]]]
@@ -126,7 +126,7 @@ def standing(taken: Taken) -> dict[str, int]:
 
 
 def _is_special(taken: Taken, groups: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    special: npt.NDArray[np.bool_] = np.asarray(taken.table.groups)["is_special"][groups] != 0
+    special: npt.NDArray[np.bool_] = array_of(taken.table.groups)["is_special"][groups] != 0
     return special
 
 
@@ -328,7 +328,7 @@ def _outsiders(
     origins: _Origins,
 ) -> Int64s:
     """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
-    gathered = np.asarray(new_rows("GatheredRequest", len(chosen)))
+    gathered = array_of(new_rows("GatheredRequest", len(chosen)))
     request_of = np.empty(len(chosen), np.int64)
     names = ("timestamp", "record_offset", "commits", "leader_epoch", "value_version")
     count = gather_requests(chosen, group_of, *(rows[name] for name in names), gathered, request_of)
