@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,19 +46,22 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
         if data_bytes is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
-    process = subprocess.Popen(
-        [*command, "--format", "json"],
-        env=environment if data_bytes is not None else None,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        preexec_fn=limit,
-    )
-    assert process.stdout is not None
-    text = process.stdout.read().decode()
-    process.stdout.close()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, text
+    # Spark's warnings are no part of the summary.
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [*command, "--format", "json"],
+            env=environment if data_bytes is not None else None,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=limit,
+        )
+        assert process.stdout is not None
+        text = process.stdout.read().decode()
+        process.stdout.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        assert process.returncode == 0, text + errors.read().decode()
     summary = json.loads(text)
     return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
 
