@@ -12,6 +12,7 @@ from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.releases import Release
@@ -125,6 +126,8 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     first = next((one for one in rounds if one.members), None)
     if first is None or not rounds[-1].members or group.versions or group.removals or group.aborts is not None:
         return
+    if all(member.partitions is not None and not member.partitions for member in rounds[-1].members):
+        return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
     since = case.now_ms - first.place.timestamp_ms
     if not is_consumer or since < HOUR_MS:
@@ -236,6 +239,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
     if newest is None or len(loop) < _STARTS or _at_ends(group, case):
         return
     first, last = loop[0].place, loop[-1].place
+    poll_limit = told_by_poll_limit(group, name_of(loop[-1].members[0]))
     key, stood = max(
         ((key, versions[-1]) for key, versions in group.versions.items()), key=lambda one: one[1].last_place
     )
@@ -245,8 +249,9 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
         f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
         f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record {newest.record_offset}). Each "
-        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before: they crash, or are killed, "
-        "at what comes next.",
+        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before"
+        + (poll_limit and ".")
+        + (poll_limit or ": they crash, or are killed, at what comes next."),
         first.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -254,6 +259,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         evidence=[Event(newest, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
         not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
         now=[
+            *([POLL_LIMIT_REMEDY] if poll_limit else []),
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
             "that fails): the record behind that offset is the first suspect.",
             f"Past it, with the group stopped: {_past(key)}",
