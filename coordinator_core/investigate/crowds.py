@@ -25,11 +25,17 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """A generation that has got at least ten times as many members at once, most of them of one process."""
     for before, after in itertools.pairwise(rounds_of(group)):
         came = len(after.joined)
-        is_crowd = after.kind is ChangeKind.GENERATION and came >= max(_MEMBERS, _TIMES * len(before.members))
+        was = len(before.members)
+        is_crowd = after.kind is ChangeKind.GENERATION and was and came >= max(_MEMBERS, _TIMES * was)
         name, most = Counter(map(name_of, after.joined)).most_common(1)[0] if is_crowd else ("", 0)
         if most < _SHARE * came or most < _MEMBERS:
             continue
         later = next((one for one in rounds_of(group) if one.place > after.place), None)
+        joined = {one.member_id for one in after.joined}
+        gone = {one.member_id for one in later.left} & joined if later is not None else set()
+        idle = sum(1 for one in after.joined if one.partitions is not None and not one.partitions)
+        if 2 * max(len(gone), idle) < came:
+            continue  # They are there to stay, and have work: somebody started so many.
         bug = BUGS["KAFKA-7610"]
         known = bug.fits(case.profile.release)
         verdict = (
@@ -39,7 +45,6 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             "time under a new member id, as its requests timed out."
         )
         if later is not None:
-            gone = {one.member_id for one in later.left} & {one.member_id for one in after.joined}
             verdict += (
                 f" {len(gone):,} of them went in generation {later.generation}, "
                 f"{span(later.place.timestamp_ms - after.place.timestamp_ms)} later."

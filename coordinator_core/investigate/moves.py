@@ -21,6 +21,8 @@ from coordinator_core.rules.model import Severity
 _SHOWN = 8
 _AGAIN = 3
 """Times from which on it is no accident."""
+_NEAR = 3
+"""Times the largest step that an offset is from 0 where a partition begins."""
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 
@@ -525,8 +527,8 @@ def _topics_anew(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
 
 def _is_anew(move: Move) -> bool:
     began = move.after.first.committed_offset
-    usual = max(SMALL_STEP, move.before.largest_step, move.after.largest_step)
-    return began <= usual and 2 * began <= _before(move) and move.before.generation == move.after.generation
+    usual = max(move.before.largest_step, move.after.largest_step)
+    return began <= _NEAR * usual and 2 * began <= _before(move) and move.before.generation == move.after.generation
 
 
 def _anew(moves: Sequence[Move]) -> str:

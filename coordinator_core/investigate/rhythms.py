@@ -8,7 +8,7 @@ from statistics import median
 
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
-from coordinator_core.history.signs import rounds_of, storm_of
+from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import count, moment, span
@@ -18,6 +18,7 @@ _IN_A_ROW = 8
 _OFF = 0.2
 """Share of its step that a rhythm may be off."""
 _SWINGS = 6
+_LARGE = 3
 _SHOWN = 8
 _STREAMS = "stream"
 """The assignor of Kafka Streams."""
@@ -30,7 +31,7 @@ def explain_rhythms(group: GroupHistory) -> Iterator[Explanation]:
         return
     if by_clock := _by_clock(rounds):
         yield _regular(group, by_clock)
-    elif swings := _swings(rounds):
+    elif not flapping_of(group) and (swings := _swings(rounds)):
         yield _scaled(group, rounds, swings)
 
 
@@ -111,6 +112,8 @@ def _swings(rounds: Sequence[Change]) -> list[Change]:
     """
     sizes = [len(one.members) for one in rounds]
     large = max(sizes)
+    if large < _LARGE:
+        return []
     turns: list[Change] = []
     was_large: bool | None = None
     for change, size in zip(rounds, sizes, strict=True):

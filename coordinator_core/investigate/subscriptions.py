@@ -75,13 +75,18 @@ def _not_applied(group: GroupHistory, rounds: Sequence[Change], case: Case) -> I
     )
 
 
+def owns_nothing(change: Change) -> bool:
+    """Whether the group has members, and each was given nothing."""
+    members = change.members
+    return bool(members) and all(one.partitions is not None and not one.partitions for one in members)
+
+
 def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """A group in which no member was given anything."""
     last = settled_of(group)
     if last is None or (last.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE:
         return
-    quiet = case.now_ms - last.place.timestamp_ms
-    if any(one.partitions is None or one.partitions for one in last.members) or quiet < _LONG_MS:
+    if not owns_nothing(last) or case.now_ms - last.place.timestamp_ms < _LONG_MS:
         return
     topics = sorted({topic for one in last.members for topic in one.topics or ()})
     if not topics:

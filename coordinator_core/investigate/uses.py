@@ -12,6 +12,7 @@ from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
@@ -126,7 +127,7 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     first = next((one for one in rounds if one.members), None)
     if first is None or not rounds[-1].members or group.versions or group.removals or group.aborts is not None:
         return
-    if all(member.partitions is not None and not member.partitions for member in rounds[-1].members):
+    if owns_nothing(rounds[-1]):
         return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
     since = case.now_ms - first.place.timestamp_ms
@@ -155,6 +156,8 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
     """Members that committed regularly and do not any more, where no topics say whether there is anything to read."""
     held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
     if not held or not rounds[-1].members or case.topics is not None or group.changes[-1] is not rounds[-1]:
+        return
+    if owns_nothing(rounds[-1]):
         return
     newest = max(held, key=lambda one: one.last_place.record_offset)
     at = newest.last_place.timestamp_ms

@@ -370,7 +370,10 @@ class Script:
 
 
 class ClassicMember:
-    """A member that speaks JoinGroup and SyncGroup. The first of its group leads it and assigns round robin."""
+    """A member that speaks JoinGroup and SyncGroup. The first of its group leads it and assigns round robin, whichever
+    of its ``protocols`` (assignors) the coordinator chooses."""
+
+    protocols: Sequence[str] = ("range", "roundrobin")
 
     def __init__(
         self,
@@ -426,8 +429,7 @@ class ClassicMember:
             "memberId": self.member_id,
             "protocolType": self._protocol_type,
             "protocols": [
-                {"name": name, "metadata": base64.b64encode(self._metadata()).decode()}
-                for name in ("range", "roundrobin")
+                {"name": name, "metadata": base64.b64encode(self._metadata()).decode()} for name in self.protocols
             ],
         }
         if self._instance_id is not None:
@@ -514,7 +516,7 @@ class ClassicMember:
             "assignments": assignments,
         }
         if self.session.has("SyncGroup", 5):
-            body |= {"protocolType": self._protocol_type, "protocolName": "range"}
+            body |= {"protocolType": self._protocol_type, "protocolName": self._joined["protocolName"]}
         if self._instance_id is not None:
             body["groupInstanceId"] = self._instance_id
         synced = self.session.ask("SyncGroup", body, expect=(0, 27))
