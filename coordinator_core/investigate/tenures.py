@@ -14,6 +14,7 @@ from coordinator_core.history.signs import name_of, pace_of, rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
 _TIMES = 4
@@ -36,7 +37,7 @@ def poll_limit_of(group: GroupHistory, name: str) -> int | None:
         at = change.place.timestamp_ms
         known = (came.pop(one.member_id, (at, 0)) for one in change.left)
         tenures += [(at - since, limit) for since, limit in known if limit]
-        for one in change.joined:
+        for one in change.joined if change.protocol_type == CONSUMER_PROTOCOL_TYPE else ():
             if one.rebalance_timeout_ms and name_of(one) == name:
                 came[one.member_id] = at, one.rebalance_timeout_ms
     ended = [limit for took, limit in tenures if limit <= took <= _OVER * limit]
@@ -49,8 +50,8 @@ def told_by_poll_limit(group: GroupHistory, name: str) -> str:
     if limit is None:
         return ""
     return (
-        f" Its members leave {span(limit)} after they joined, which is their max.poll.interval.ms: one batch takes "
-        "longer than that, and its commit is refused."
+        f" Its members leave {span(limit)} after they joined, which is their max.poll.interval.ms: so does one whose "
+        "batch takes longer, and its commit is refused."
     )
 
 
