@@ -6,12 +6,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
+from coordinator_core.durations import span
 from coordinator_core.history.model import ChangeKind, GroupHistory
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import moment, span
+from coordinator_core.investigate.words import moment
 from coordinator_core.rules.model import Severity
 
 _MEMBERS = 50

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 _IN_A_ROW = 8

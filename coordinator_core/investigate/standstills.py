@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Place, Version
 from coordinator_core.history.signs import name_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.rules.model import Severity
 
 _AGAIN = 20

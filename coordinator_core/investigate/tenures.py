@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
