@@ -370,10 +370,7 @@ class Script:
 
 
 class ClassicMember:
-    """A member that speaks JoinGroup and SyncGroup. The first of its group leads it and assigns round robin, whichever
-    of its ``protocols`` (assignors) the coordinator chooses."""
-
-    protocols: Sequence[str] = ("range", "roundrobin")
+    """A member that speaks JoinGroup and SyncGroup. The first of its group leads it and assigns round robin."""
 
     def __init__(
         self,
@@ -429,7 +426,8 @@ class ClassicMember:
             "memberId": self.member_id,
             "protocolType": self._protocol_type,
             "protocols": [
-                {"name": name, "metadata": base64.b64encode(self._metadata()).decode()} for name in self.protocols
+                {"name": name, "metadata": base64.b64encode(self._metadata()).decode()}
+                for name in ("range", "roundrobin")
             ],
         }
         if self._instance_id is not None:
@@ -516,7 +514,7 @@ class ClassicMember:
             "assignments": assignments,
         }
         if self.session.has("SyncGroup", 5):
-            body |= {"protocolType": self._protocol_type, "protocolName": self._joined["protocolName"]}
+            body |= {"protocolType": self._protocol_type, "protocolName": "range"}
         if self._instance_id is not None:
             body["groupInstanceId"] = self._instance_id
         synced = self.session.ask("SyncGroup", body, expect=(0, 27))
