@@ -253,8 +253,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
         f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record {newest.record_offset}). Each "
         f"time all of its members, {name_of(loop[-1].members[0])} first, had left before"
-        + (poll_limit and ".")
-        + (poll_limit or ": they crash, or are killed, at what comes next."),
+        + (f".{poll_limit}" if poll_limit else ": they crash, or are killed, at what comes next."),
         first.timestamp_ms,
         group.group_id,
         group.offsets_partition,
