@@ -42,7 +42,7 @@ from coordinator_core.releases import Profile
 T = TypeVar("T", LoadFailure, CarriedRecord)
 
 _STORED_ROWS = 1 << 16
-"""Rows that are read at once of each stored shard."""
+"""Rows that are written, and of each stored shard read, at once."""
 
 
 @dataclass
@@ -110,12 +110,13 @@ class StoredRows:
                 yield pa.Table.from_batches([batch])
 
 
-def store_rows(rows: RowBlocks, path: str) -> StoredRows:
-    """Write ``rows`` to a file at ``path``."""
+def store_rows(rows: RowBlocks, path: str, columns: Sequence[str] = OFFSETS.names) -> StoredRows:
+    """Write these ``columns`` of ``rows`` to a file at ``path``."""
     system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, OFFSETS) as writer:
-        for block in rows.blocks():
-            writer.write_table(block, max_chunksize=_STORED_ROWS)
+    schema = pa.schema(map(OFFSETS.field, columns))
+    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for block in rows.blocks(_STORED_ROWS):
+            writer.write_table(block.select(columns), max_chunksize=_STORED_ROWS)
     return StoredRows(path, rows.num_rows)
 
 
