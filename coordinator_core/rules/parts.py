@@ -153,18 +153,18 @@ def divided(
     partitions: Collection[int], committed: pa.Table, most_rows: int
 ) -> list[tuple[list[int], list[GroupRange]]]:
     """``partitions`` in parts with no more than ``most_rows`` of the rows in ``committed``, which is as
-    :func:`committed_by_group` makes it; or one partition, and ranges of its groups: each with no more rows, or one
-    group."""
+    :func:`committed_by_group` makes it; or one partition, and ranges of its groups: each with no more rows beside its
+    first group."""
     numbers, place = np.unique(committed[_PARTITION].to_numpy(), return_inverse=True)
     sizes = np.bincount(place, committed["rows"].to_numpy(), minlength=len(numbers)).astype(np.int64)
     rows_of = dict.fromkeys(sorted(partitions), 0) | dict(zip(numbers.tolist(), sizes.tolist(), strict=True))
     found: list[tuple[list[int], list[GroupRange]]] = []
-    room = 0
+    room = -1
     for number, rows in sorted(rows_of.items()):
         if rows > most_rows:
             of_partition = committed.filter(pc.equal(committed[_PARTITION], number))
             found.append(([number], _ranges(of_partition, -(-rows // most_rows))))
-            room = 0
+            room = -1
         elif rows <= room:
             found[-1][0].append(number)
             room -= rows

@@ -223,7 +223,7 @@ def test_of_the_lags_of_a_large_run_the_largest_stay(
     assert (few.groups, few.count, few.total) == (every.groups, every.count, every.total)
 
 
-def test_a_part_has_so_many_rows_or_one_group() -> None:
+def test_a_part_has_so_many_rows_beside_its_first_group() -> None:
     committed = pa.table(
         {
             "offsets_partition": pa.array([0, 0, 0, 1, 2, 3, 3, 3], pa.int32()),
@@ -234,4 +234,4 @@ def test_a_part_has_so_many_rows_or_one_group() -> None:
     first, middle, *rest = divided([0, 1, 2, 3, 4, 5], committed, 8)
     assert first == ([0], [GroupRange("", "b"), GroupRange("b", None)])
     assert middle == ([1, 2], [])
-    assert rest == [([3], [GroupRange("", "m"), GroupRange("m", None)]), ([4, 5], [])]
+    assert rest == [([3], [GroupRange("", None)]), ([4, 5], [])]
