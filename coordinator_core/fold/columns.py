@@ -16,7 +16,7 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.fold.gathering import SegmentBytes, binary, spread_columns, text
 from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
-from coordinator_core.kernels.arrays import Bytes, Int64s
+from coordinator_core.kernels.arrays import Bytes, Int64s, array_of
 from coordinator_core.kernels.layout import (
     COMMIT_VERSIONS,
     CONTROL_KEY,
@@ -75,7 +75,7 @@ def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Window
 
 def _used(rows: Any, count: int) -> npt.NDArray[Any]:
     """The rows of a table that are in use. A fold must hold copies: they change with the next segment."""
-    return np.asarray(rows)[:count]
+    return array_of(rows)[:count]
 
 
 def _names(table: KeyTable) -> pa.Array:
@@ -134,7 +134,7 @@ def _pending(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     rows = spread_columns(used[used["phase"] != Phase.FREE])
     is_open = rows["phase"] == Phase.OPEN
     is_value = is_open & (rows["kind"] == PendingKind.VALUE)
-    producer_ids = np.asarray(tables.producers)["producer_id"][rows["producer"]]
+    producer_ids = array_of(tables.producers)["producer_id"][rows["producer"]]
     values = _values(
         rows["value"],
         rows["value_bytes"] * is_value,
@@ -285,8 +285,8 @@ def _group_record_stats(blocks: Sequence[npt.NDArray[Any]]) -> tuple[Int64s, ...
 def _counts(tables: FoldTables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
     formats = Counter(legacy_formats)
     formats[2] = tables.batches - formats.total()
-    by_codec = np.asarray(tables.codecs)
-    by_version = np.asarray(tables.commits).reshape(KEY_TYPES, COMMIT_VERSIONS)
+    by_codec = array_of(tables.codecs)
+    by_version = array_of(tables.commits).reshape(KEY_TYPES, COMMIT_VERSIONS)
     records = tables.sequence - tables.segment_sequence
     has_records = records > tables.control_records
     return SegmentCounts(

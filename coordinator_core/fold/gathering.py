@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.kernels import gather, spread
-from coordinator_core.kernels.arrays import Bytes, Int64s
+from coordinator_core.kernels.arrays import Bytes, Int64s, array_of
 from coordinator_core.kernels.layout import ARENA, SEGMENT
 from coordinator_core.log.windows import Windows
 from coordinator_core.records.wire import decode_utf8
@@ -97,7 +97,7 @@ def binary(data: Any, lengths: Int64s) -> pa.Array:
     """``large_binary`` of runs of bytes that lie end to end in ``data``; those of negative ``lengths`` are null."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(np.maximum(lengths, 0), out=starts[1:])
-    return _array(starts, np.asarray(data)[: starts[-1]], lengths >= 0)
+    return _array(starts, array_of(data)[: starts[-1]], lengths >= 0)
 
 
 def _array(starts: Int64s, data: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, pass_known
-from coordinator_core.kernels.arrays import Bytes, new_rows
+from coordinator_core.kernels.arrays import Bytes, array_of, new_rows
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.compression import CompressionError
@@ -121,7 +121,7 @@ class _Sampler:
     def _pass_known(self, data: Bytes, position: int, stop: int, *, is_unpacked: bool) -> tuple[int, int]:
         evidence = self._evidence
         witness = new_rows("Witness", 1)
-        row = np.asarray(witness)
+        row = array_of(witness)
         row["has_legacy_keys"], row["has_keys"] = 0 in evidence.key_types, 1 in evidence.key_types
         row["offset_version"] = evidence.offset_version
         status, position, passed = pass_known(data, position, stop, self._left, is_unpacked, witness, self._tables)

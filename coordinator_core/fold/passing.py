@@ -6,13 +6,14 @@ The kernel passes the others, and sums up their headers.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.unpacking import Chunk, chunks
-from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
+from coordinator_core.kernels import BatchIndex, Bounds, Passage, index_batches, pass_batches, portion_of
 from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.ahead import Reads, segment_bytes
@@ -22,6 +23,7 @@ from coordinator_core.log.legacy import LOG_OVERHEAD
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, Passes, read_partition, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.log.windows import KeptWindows, WindowsAhead
 from coordinator_core.records.wire import decode_utf8
 
 _Found = TypeVar("_Found", bound=tuple[Any, ...])
@@ -106,6 +108,8 @@ class Passing:
         self._view: memoryview | None = None
         self._found: Generator[Chunk, None, None] | None = None
         self._chunk: Chunk | None = None
+        self._checks = Bounds(most, self._limits.max_records)
+        self._ahead: WindowsAhead | None = None
 
     def read(
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage], reads: Reads = segment_bytes
@@ -120,10 +124,11 @@ class Passing:
         return self._noted(read_partition(log, on_damage=on_damage, damage=damage, passes=self._passes()))
 
     def _passes(self) -> Passes | None:
-        return None if self.chosen.replaced else self._pass
+        return None if self.chosen.replaced else self
 
     def _noted(self, found: Iterable[_Found]) -> Iterator[_Found]:
         passage = self.passage
+        self._reader = ThreadPoolExecutor(1)
         try:
             for one in found:
                 yield one
@@ -134,6 +139,16 @@ class Passing:
                     passage.codecs |= 1 << batch.codec_id
         finally:
             self._forget()
+            self._ahead = None
+            self._reader.shutdown()
+
+    def windows(self, segment: SegmentFile) -> KeptWindows:
+        """Windows of a segment, each read and checked while the last one is in use."""
+        self._ahead = WindowsAhead(segment, self._reader, self._sound_end)
+        return self._ahead
+
+    def _sound_end(self, view: memoryview) -> int:
+        return int(index_batches(np.frombuffer(view, np.uint8), 0, len(view), self._checks, BatchIndex(0))[1])
 
     def _forget(self) -> None:
         """End the thread that unpacks."""
@@ -141,7 +156,7 @@ class Passing:
             self._found.close()
         self._view = self._found = self._chunk = None
 
-    def _pass(
+    def __call__(
         self, view: memoryview, first: int, position: int, expected: int, last_offset: int, *, is_cut: bool
     ) -> tuple[int, int]:
         passage = self.passage
@@ -151,7 +166,13 @@ class Passing:
             passage.origin, passage.is_cut = first, is_cut
             data = np.frombuffer(view, np.uint8)
             at = position - first
-            while True:
+            status: int = Stop.END
+            sound = 0 if self._ahead is None else self._ahead.sound_bytes(view)
+            if at < sound:
+                passage.is_cut, passage.bounds.check_crc = True, False
+                status, at = self._through(data[:sound], at, None)
+                passage.is_cut, passage.bounds.check_crc = is_cut, True
+            while status in (Stop.END, Stop.COMPRESSED):
                 status, at = self._through(data, at, None)
                 if status != Stop.COMPRESSED:
                     break

@@ -19,7 +19,7 @@ from coordinator_core.fold.scalar import fold_scalar, split_scalar
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
-from coordinator_core.kernels.arrays import dtype
+from coordinator_core.kernels.arrays import array_of, dtype
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
@@ -215,7 +215,7 @@ def _tables(bounds: Bounds, size: int) -> FoldTables:
 def _give_up(tables: FoldTables) -> None:
     """Leave the memory of ``tables``, which must not be used any more, to the thread's next ones."""
     large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events)
-    if sum(np.asarray(table).nbytes for table in large) <= _MOST_SPARE_BYTES:
+    if sum(array_of(table).nbytes for table in large) <= _MOST_SPARE_BYTES:
         _spare.tables = tables
 
 
@@ -451,6 +451,6 @@ class Folder:
     def _fold_scalar(self, batch: Batch) -> None:
         records = batch_records(batch, path=self.segment.path, limits=self._limits)
         self._tables.reserve_scratch(len(records))
-        scratch = np.asarray(self._tables.scratch)
+        scratch = array_of(self._tables.scratch)
         size = split_scalar(batch, records, self._rules, scratch, self._arena)
         fold_scalar(batch, records, size, self._tables, self._arena)

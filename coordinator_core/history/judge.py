@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from coordinator_core.durations import DAY_MS
+from coordinator_core.durations import DAY_MS, span
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
 from coordinator_core.history.model import (
@@ -159,7 +159,7 @@ class Judge:
             if late < 0:
                 return None
             sure = Certainty.CERTAIN if late <= _SWEEPS_MS or self._sweeps_beside(removal) else Certainty.POSSIBLE
-            return self._by_expiry(removal, sure, f"its own expire timestamp passed {_span(late)} before")
+            return self._by_expiry(removal, sure, f"its own expire timestamp passed {span(late)} before")
         if removal.age_ms is None or removal.age_ms < SHORTEST_RETENTION_MS:
             return None
         if any(other.expired_ms_ago is None and other.age_ms is None for other in act):
@@ -170,10 +170,10 @@ class Judge:
         if self._configured is not None:
             if age < self._configured:
                 return None
-            why = f"{_since(removal)} {_span(age)} before, and the retention is {_span(self._configured)}"
+            why = f"{_since(removal)} {span(age)} before, and the retention is {span(self._configured)}"
             return self._by_expiry(removal, Certainty.CERTAIN, why)
         default = self._profile.expiry.default_offsets_retention_ms
-        why = f"{_since(removal)} {_span(age)} before"
+        why = f"{_since(removal)} {span(age)} before"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
         if DAY_MS <= age <= DAY_MS + _SWEEPS_MS:
@@ -213,7 +213,7 @@ class Judge:
         if age < least or following is None or following.kind is not ChangeKind.GENERATION:
             return None
         why = (
-            f"committed {_span(age)} before; the group was rebalancing: generation {following.generation} follows, "
+            f"committed {span(age)} before; the group was rebalancing: generation {following.generation} follows, "
             "and this release expires offsets of rebalancing groups by commit age"
         )
         return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, age, bug="KAFKA-13636")
@@ -229,7 +229,7 @@ class Judge:
         if age < (self._configured or SHORTEST_RETENTION_MS):
             return None
         why = (
-            f"committed {_span(age)} before; this release does not know the source topics of a streams group from its "
+            f"committed {span(age)} before; this release does not know the source topics of a streams group from its "
             "load up to the next heartbeat"
         )
         certainty = Certainty.POSSIBLE if self._configured is None else Certainty.LIKELY
@@ -324,12 +324,3 @@ def _moment(removal: Removal) -> tuple[int, int]:
 
 def _since(removal: Removal) -> str:
     return "committed" if removal.condition.base_timestamp_ms is None else "the group became Empty"
-
-
-def _span(milliseconds: int) -> str:
-    """A time span as people say it."""
-    seconds = milliseconds / 1000
-    for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f}".removesuffix(".0") + f" {name}"
-    return f"{seconds:.1f} s"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.kernels import gather, pack_versions, unpack_versions
-from coordinator_core.kernels.arrays import Int64s, new_rows
+from coordinator_core.kernels.arrays import Int64s, array_of, new_rows
 from coordinator_core.kernels.layout import PACKED_VERSION_BYTES
 from coordinator_core.merge.packed import cuts
 
@@ -144,7 +144,7 @@ class Spill:
     def read(self, buckets: range, places: Int64s, count: int) -> tuple[Rows, Texts]:
         """``count`` versions of the ``buckets``: from where ``places`` has their key on, in the order in which they
         ended, without those of keys whose place is negative. ``places`` go up."""
-        rows, starts = np.asarray(new_rows("ClosedVersion", count)), np.zeros(count, np.int64)
+        rows, starts = array_of(new_rows("ClosedVersion", count)), np.zeros(count, np.int64)
         some = new_rows("ClosedVersion", _LOOKED_UP_TOGETHER)
         stretches: list[_Stretch] = []
         text = 0

@@ -34,7 +34,7 @@ from coordinator_core.history.origins import (
 from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken
 from coordinator_core.kernels import gather_requests
-from coordinator_core.kernels.arrays import Int64s, new_rows
+from coordinator_core.kernels.arrays import Int64s, array_of, new_rows
 from coordinator_core.merge.packed import BLOCK_BYTES
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
@@ -101,7 +101,7 @@ def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None
     at a time."""
     used = taken.table.open_used
     places = np.full(used, -1, np.int64)
-    keys = _Keys(np.asarray(taken.table.fold.events)[:used], np.asarray(taken.table.open)["ended"][:used])
+    keys = _Keys(array_of(taken.table.fold.events)[:used], array_of(taken.table.open)["ended"][:used])
     is_special = _is_special(taken, keys.events["group"])
     bucket_of = (keys.events["group"] % BUCKETS).astype(np.uint8)
     by_bucket = np.argsort(bucket_of, kind="stable")
@@ -115,10 +115,10 @@ def plain_tables(taken: Taken, portion_rows: int, groups: Collection[str] | None
 
 def standing(taken: Taken) -> dict[str, int]:
     """By topic, the earliest time (epoch ms) since when an offset stands, of groups that lost none."""
-    versions = np.asarray(taken.table.open)[: taken.table.open_used]
+    versions = array_of(taken.table.open)[: taken.table.open_used]
     keys = np.flatnonzero(versions["commits"] > 0)
     keys = keys[~_is_special(taken, versions["group"][keys])]
-    topics = np.asarray(taken.table.fold.events)["topic"][keys]
+    topics = array_of(taken.table.fold.events)["topic"][keys]
     order = np.lexsort((versions["first_timestamp"][keys], topics))
     found, first = np.unique(topics[order], return_index=True)
     since = versions["first_timestamp"][keys[order[first]]]
@@ -126,7 +126,7 @@ def standing(taken: Taken) -> dict[str, int]:
 
 
 def _is_special(taken: Taken, groups: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    special: npt.NDArray[np.bool_] = np.asarray(taken.table.groups)["is_special"][groups] != 0
+    special: npt.NDArray[np.bool_] = array_of(taken.table.groups)["is_special"][groups] != 0
     return special
 
 
@@ -187,7 +187,8 @@ def _rows_of(
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
-    stands = rows["stands"]
+    has_ended = _bitmap(~rows["stands"])
+    first = _array(np.zeros(count, np.int32), has_ended)
     numbers = {
         "partition": partition_of,
         "byte_position": rows["position"],
@@ -198,16 +199,16 @@ def _rows_of(
         **{name: rows[name] for name in ("committed_offset", "first_committed_offset", "commits", "record_offset")},
     }
     columns: dict[str, pa.Array] = {
-        **{name: pa.array(values) for name, values in numbers.items()},
+        **{name: _array(values) for name, values in numbers.items()},
         "group_id": _text(group_names, group_of),
         "topic": _text(topic_names, topic_of),
-        "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
-        "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
+        "leader_epoch": _array(rows["leader_epoch"], _bitmap(rows["leader_epoch"] >= 0)),
+        "generation": pa.array([one.generation for one in who], pa.int32()).take(_array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
-        "valid_to": pa.array(rows["valid_to"], mask=stands),
-        "valid_to_ms": pa.array(rows["valid_to_ms"], mask=stands),
-        "cause": _text([EndKind.NEWER_VALUE.value, None], stands),
-        "cause_certainty": _text([Certainty.CERTAIN.value, None], stands),
+        "valid_to": _array(rows["valid_to"], has_ended),
+        "valid_to_ms": _array(rows["valid_to_ms"], has_ended),
+        "cause": pa.DictionaryArray.from_arrays(first, pa.array([EndKind.NEWER_VALUE.value])),
+        "cause_certainty": pa.DictionaryArray.from_arrays(first, pa.array([Certainty.CERTAIN.value])),
         "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
         "origin": _text([one.kind.value for one in origins], origin_of),
         "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
@@ -224,6 +225,15 @@ def _rows_of(
     place = HISTORY.get_field_index("metadata")
     for part, metadata in texts.blocks():
         yield without[part.start : part.stop].add_column(place, HISTORY.field(place), metadata)
+
+
+def _array(values: npt.NDArray[Any], validity: pa.Buffer | None = None) -> pa.Array:
+    """The ``values``, not copied, with a bitmap of those that are not null."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
+
+
+def _bitmap(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
 def _next(column: Int64s) -> Int64s:
@@ -254,13 +264,13 @@ def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     number = {value: at for at, value in enumerate(distinct)}
     by_code = np.array([-1 if value is None else number[value] for value in values], np.int32)
     numbers = by_code[codes.astype(np.intp, copy=False)]
-    indices = pa.array(numbers, mask=numbers < 0 if None in values else None)
+    indices = _array(numbers, _bitmap(numbers >= 0) if None in values else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(distinct), pa.string()), safe=False)
 
 
 def _coded(numbers: Int64s) -> tuple[Int64s, Int64s]:
     """Distinct numbers in the order in which they come first; and by item the place of its own among them."""
-    found = pa.array(numbers).dictionary_encode()
+    found = _array(numbers).dictionary_encode()
     return found.dictionary.to_numpy(), found.indices.to_numpy().astype(np.int64)
 
 
@@ -318,7 +328,7 @@ def _outsiders(
     origins: _Origins,
 ) -> Int64s:
     """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
-    gathered = np.asarray(new_rows("GatheredRequest", len(chosen)))
+    gathered = array_of(new_rows("GatheredRequest", len(chosen)))
     request_of = np.empty(len(chosen), np.int64)
     names = ("timestamp", "record_offset", "commits", "leader_epoch", "value_version")
     count = gather_requests(chosen, group_of, *(rows[name] for name in names), gathered, request_of)

@@ -30,7 +30,7 @@ from coordinator_core.history.read import (
 )
 from coordinator_core.history.spill import Spill
 from coordinator_core.kernels import Bounds, FoldTables, KeyTable, VersionTable, take_commit, take_commits
-from coordinator_core.kernels.arrays import Bytes, Int64s, new_rows
+from coordinator_core.kernels.arrays import Bytes, Int64s, array_of, new_rows
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.ahead import ReadAhead, segment_bytes
 from coordinator_core.log.limits import Limits, standing_allowance, too_large
@@ -109,7 +109,6 @@ class _Through(Passing):
         fold = FoldTables(Bounds(limits.max_batch_bytes, limits.max_records))
         fold.max_legacy_version = profile.max_legacy_offset_value_version
         fold.max_version = profile.max_offset_value_version
-        fold.check_utf8 = True
         next_writer = _MADE if profile.loader is Loader.JAVA else -1
         self.table = VersionTable(
             fold,
@@ -146,7 +145,7 @@ class _Through(Passing):
         if table.closed_used:
             self._spilling.result()
             ended, table.closed, self._spare = table.closed, self._spare, table.closed
-            rows, table.closed_used = np.asarray(ended)[: table.closed_used], 0
+            rows, table.closed_used = array_of(ended)[: table.closed_used], 0
             self._spilling = self._thread.submit(self._spill.add, rows, _texts(table.metadata))
         if table.metadata.data_used > self._most_metadata:
             table.forget_metadata()
@@ -199,7 +198,7 @@ class _Taker(HistoryReader):
             self.batch(segment, batch, records)
         history = self.finish()
         self._through.end()
-        groups = np.asarray(self._table.groups)
+        groups = array_of(self._table.groups)
         special = {group_id: int(groups["records"][self._row(group_id)]) for group_id in sorted(self._special)}
         return Taken(self._log, self._spill, self._table, self._by_number, history, special)
 
@@ -274,8 +273,8 @@ def _texts(table: KeyTable) -> pa.Array:
     """The byte strings of a table, by number."""
     used = table.used
     bounds = np.empty(used + 1, np.int64)
-    bounds[:-1] = np.asarray(table.keys)["start"][:used]
+    bounds[:-1] = array_of(table.keys)["start"][:used]
     bounds[-1] = table.data_used
     return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), used, [None, pa.py_buffer(bounds), pa.py_buffer(np.asarray(table.data))]
+        pa.large_binary(), used, [None, pa.py_buffer(bounds), pa.py_buffer(array_of(table.data))]
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, PartitionHistory, Version
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.successors import birth_of
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 _GROUPS = 3

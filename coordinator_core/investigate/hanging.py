@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from coordinator_core.durations import span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case
-from coordinator_core.investigate.words import consumer_groups, span
+from coordinator_core.investigate.words import consumer_groups
 
 NO_REBALANCE_ENDED = (
     "No rebalance has ended since: no generation came after the last one. One that hangs would not be in the log."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.bugs import BUGS, Bug
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.rules.model import Severity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import MINUTE_MS
+from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
@@ -12,7 +12,7 @@ from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 

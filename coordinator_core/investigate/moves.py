@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from coordinator_core.durations import span
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
 from coordinator_core.history.read import SMALL_STEP
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
@@ -14,7 +15,7 @@ from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8

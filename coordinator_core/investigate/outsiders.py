@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.silences import USUAL
-from coordinator_core.investigate.words import consumer_groups, moment, span
+from coordinator_core.investigate.words import consumer_groups, moment
 from coordinator_core.rules.model import Severity
 
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from coordinator_core.durations import span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 

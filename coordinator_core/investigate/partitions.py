@@ -8,13 +8,13 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
 from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.rules.model import THRESHOLDS, Severity

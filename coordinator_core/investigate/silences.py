@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 USUAL = 20

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import (
     Certainty,
@@ -21,7 +21,7 @@ from coordinator_core.history.model import (
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 _AT_ONCE_MS = 120_000

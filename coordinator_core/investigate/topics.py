@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between

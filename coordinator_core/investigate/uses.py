@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.releases import Release
 from coordinator_core.rules.model import THRESHOLDS, Severity

@@ -1,4 +1,4 @@
-"""Times, spans and commands as people write them."""
+"""Times, numbers and commands as people write them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,6 @@ def moment(milliseconds: int) -> str:
     if milliseconds < 0:
         return "an unknown time"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def span(milliseconds: float) -> str:
-    """``7 d``, ``2.5 h``, ``40 s``."""
-    seconds = milliseconds / 1000
-    for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f}".removesuffix(".0") + f" {name}"
-    return f"{seconds:.1f}".removesuffix(".0") + " s"
 
 
 def count(number: int, name: str) -> str:

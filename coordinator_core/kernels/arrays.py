@@ -1,7 +1,7 @@
 """Arrays that kernels work on: vectors of numbers, and rows of the structs in ``layout``.
 
 Compiled kernels take numpy arrays. Uncompiled ones get views of them whose items are Python numbers, which
-do not overflow; ``np.asarray`` of either is the array.
+do not overflow; :func:`array_of` either is the array.
 """
 
 from __future__ import annotations
@@ -34,6 +34,23 @@ def dtype(name: str) -> np.dtype[Any]:
     return np.dtype([(field, _CODES[kind]) for field, kind in fields.items()], align=True)
 
 
+_kinds: dict[str, np.dtype[Any]] = {}
+
+
+def array_of(view: Any) -> Array:
+    """The vector or rows that a kernel has, as a numpy array of the same memory.
+
+    ``np.asarray`` reads the format of a struct each time, which takes longer than to fold a batch.
+    """
+    if isinstance(view, np.ndarray | StructRows):
+        return np.asarray(view)
+    buffer = memoryview(view)
+    kind = _kinds.get(buffer.format)
+    if kind is None:
+        kind = _kinds[buffer.format] = np.asarray(view).dtype
+    return np.frombuffer(buffer, kind)
+
+
 def new_rows(name: str, count: int) -> Any:
     """``count`` uninitialised rows of the struct of that name, which begin with a cache line."""
     return viewed(_aligned(dtype(name), count))
@@ -53,7 +70,7 @@ def grown(array: Any, used: int, need: int) -> Any:
     """``array`` if it has ``need`` items, else a larger one that begins with its ``used`` items."""
     if need <= len(array):
         return array
-    old = np.asarray(array)
+    old = array_of(array)
     bigger = _aligned(old.dtype, max(need, 2 * len(old)))
     bigger[:used] = old[:used]
     return viewed(bigger)
@@ -86,8 +103,8 @@ class StructRows:
             raise IndexError(f"row {row} of {len(self.array)}")
         return StructRow(self.array, row)
 
-    def __setitem__(self, row: int, struct: layout.Struct) -> None:
-        self.array[row] = tuple(vars(struct)[field] for field in self.array.dtype.names or ())
+    def __setitem__(self, row: int, struct: layout.Struct | StructRow) -> None:
+        self.array[row] = tuple(getattr(struct, field) for field in self.array.dtype.names or ())
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         return self.array

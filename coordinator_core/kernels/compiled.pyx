@@ -9,7 +9,7 @@ Each included file is a module of this package, made into C functions by ``setup
 cimport cython
 import cython
 
-from coordinator_core.kernels.arrays import HASH_SECRETS, grown, new_bytes, new_rows, zeros
+from coordinator_core.kernels.arrays import HASH_SECRETS, array_of, grown, new_bytes, new_rows, zeros
 
 ctypedef long long Int
 ctypedef unsigned long long Word

@@ -1,9 +1,8 @@
 """The tables of a fold that grows batch after batch."""
 
 import cython
-import numpy as np
 
-from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
+from coordinator_core.kernels.arrays import array_of, grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
     from coordinator_core.kernels.declare import *
@@ -204,9 +203,9 @@ class FoldTables:
         """Begin another block of group records, with room for so many."""
         if self.group_records_used > 0:
             block = (
-                np.asarray(self.group_records)[: self.group_records_used],
-                np.asarray(self.group_keys)[: self.group_keys_used],
-                np.asarray(self.group_values)[: self.group_values_used],
+                array_of(self.group_records)[: self.group_records_used],
+                array_of(self.group_keys)[: self.group_keys_used],
+                array_of(self.group_values)[: self.group_values_used],
             )
             self.group_blocks.append(block)
             self.group_block_records += len(block[0])

@@ -316,7 +316,7 @@ class WrittenGroup(Struct):
 
 
 class OpenVersion(Struct):
-    """The version of an offset key that stands; none without ``commits``."""
+    """The version of an offset key that stands, in two cache lines; none without ``commits``."""
 
     first_committed_offset: i64
     committed_offset: i64
@@ -326,7 +326,7 @@ class OpenVersion(Struct):
     last_record_offset: i64
     expire_timestamp: i64  # 0 where none ``expires``.
     largest_step: i64
-    commits: i64
+    commits: i64  # The second line begins here.
     first_timestamp: i64  # Of the first version of the offset key.
     metadata: i32
     group: i32
@@ -337,6 +337,7 @@ class OpenVersion(Struct):
     value_version: i16
     expires: i16
     ended: i64  # Versions of the offset key that ended before.
+    unused: i64
 
 
 class ClosedVersion(Struct):

@@ -176,6 +176,14 @@ class VersionTable:
         self.groups[group].is_special = 1
 
     @cython.cfunc
+    def has_malformed_names(self) -> cython.bint:
+        """Whether the first malformed name was just numbered. From now on names are looked at before that."""
+        if not self.fold.has_malformed_names or self.fold.check_utf8:
+            return False
+        self.fold.check_utf8 = True
+        return True
+
+    @cython.cfunc
     def writer_of(self, key: Int, group: Int) -> Int:
         """Number of the writer of the key's next commit, -1 where it is not known."""
         writer: Int = self.groups[group].writer
@@ -257,14 +265,14 @@ class VersionTable:
 
 @cython.cfunc
 def _fetch_open(count: Int, table: VersionTable) -> cython.void:
-    """Have the processor fetch the open versions of the records in ``scratch``, so that the waits overlap."""
+    """Have the processor fetch the open versions and the groups of the records in ``scratch``: the waits overlap."""
     if cython.compiled:
         for record in range(count):
             if table.fold.scratch[record].kind == Kind.VALUE:
                 row = table.fold.scratch[record].row
                 fetch_ahead(cython.address(table.open[row].first_committed_offset))
-                fetch_ahead(cython.address(table.open[row].largest_step))
-                fetch_ahead(cython.address(table.open[row].leader_epoch))
+                fetch_ahead(cython.address(table.open[row].commits))
+                fetch_ahead(cython.address(table.groups[table.fold.events[row].group].writer))
 
 
 @cython.cfunc
@@ -338,6 +346,9 @@ def _take_some(
         expected = batch.last_offset + 1
         position += batch.size
     find_keys(data, records, table.fold)
+    if table.has_malformed_names():
+        table.position = first
+        return Stop.END
     if table.closed_used + records > len(table.closed) and table.closed_used:
         table.position = first
         return Stop.FULL
@@ -385,6 +396,8 @@ def take_commit(
     if not put_record(record, key_bytes, offset, timestamp, table.fold):
         return False
     find_keys(record, 1, table.fold)
+    if table.has_malformed_names():
+        return False
     table.reserve(1, len(record))
     key: Int = table.fold.scratch[0].row
     group: Int = table.fold.events[key].group

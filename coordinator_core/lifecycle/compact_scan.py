@@ -27,7 +27,7 @@ from coordinator_core.kernels import (
     index_batches,
     merge_newest,
 )
-from coordinator_core.kernels.arrays import Array, Int64s, dtype
+from coordinator_core.kernels.arrays import Array, Int64s, array_of, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Stop
 from coordinator_core.log.ahead import segment_bytes
 from coordinator_core.log.batch import batch_records, control_type, records_section
@@ -160,8 +160,8 @@ class NewestRecords:
 
     def __init__(self, table: NewestTable) -> None:
         self._keys = table.keys
-        self.rows: Array = np.asarray(table.rows)[: table.keys.used]
-        self.unkeyed: Int64s = np.asarray(table.unkeyed)[: table.unkeyed_used]
+        self.rows: Array = array_of(table.rows)[: table.keys.used]
+        self.unkeyed: Int64s = array_of(table.unkeyed)[: table.unkeyed_used]
 
     def key(self, row: int) -> bytes:
         found: bytes = self._keys.key(row)
@@ -169,8 +169,8 @@ class NewestRecords:
 
     def key_types(self) -> Int64s:
         """Record type of every key by its first two bytes; -1 for shorter ones."""
-        keys = np.asarray(self._keys.keys)[: len(self.rows)]
-        data = np.asarray(self._keys.data)
+        keys = array_of(self._keys.keys)[: len(self.rows)]
+        data = array_of(self._keys.data)
         start = np.minimum(keys["start"], len(data) - 2)
         types = data[start].astype(np.int64) << 8 | data[start + 1]
         return np.where(keys["length"] >= 2, types, -1)
@@ -225,7 +225,7 @@ def _index_segment(
     if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
         return _index_unusual_segment(segment, end_offset, start_offset, data, checks_crc)
     scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]), checks_crc)
-    rows = np.asarray(index.rows)[: index.used].copy()
+    rows = array_of(index.rows)[: index.used].copy()
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
         is_read = batch.last_offset >= start_offset

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from coordinator_core.kernels import BatchFilter, filter_batches
-from coordinator_core.kernels.arrays import Array, Int64s, dtype
+from coordinator_core.kernels.arrays import Array, Int64s, array_of, dtype
 from coordinator_core.kernels.layout import Action, Stop
 from coordinator_core.lifecycle.compact_plan import CompactionPlan
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
@@ -198,8 +198,8 @@ class _Writing:
     def flush(self) -> None:
         """Hand on the bytes that the kernel has written."""
         if self.filter.written_used:
-            batches = np.asarray(self.filter.written)[: self.filter.written_used]
-            self._emit(np.asarray(self.filter.out)[: self.filter.out_used].data, batches)
+            batches = array_of(self.filter.written)[: self.filter.written_used]
+            self._emit(array_of(self.filter.out)[: self.filter.out_used].data, batches)
         self.filter.begin_output()
 
     def _emit(self, data: memoryview, batches: Array) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from coordinator_core.kernels import SizeTable, add_record_sizes
-from coordinator_core.kernels.arrays import Array, Int64s
+from coordinator_core.kernels.arrays import Array, Int64s, array_of
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
@@ -27,7 +27,7 @@ class KeySizes:
 
     def __init__(self, table: SizeTable) -> None:
         self._keys = table.keys
-        self.rows: Array = np.asarray(table.rows)[: table.keys.used]
+        self.rows: Array = array_of(table.rows)[: table.keys.used]
 
     def key(self, row: int) -> bytes:
         found: bytes = self._keys.key(row)

@@ -56,6 +56,9 @@ class Passes(Protocol):
         segment.
         """
 
+    def windows(self, segment: SegmentFile) -> KeptWindows:
+        """The windows of a large local segment."""
+
 
 _PREFIX = struct.Struct(">qi")
 _TO_MAGIC = 17
@@ -374,7 +377,7 @@ class SegmentWalk:
 
     def batches(self) -> Iterator[Batch]:
         if self._passes is not None and self._data is None and KeptWindows.fit(self.segment):
-            is_at_end = yield from self._sound_batches(KeptWindows(self.segment))
+            is_at_end = yield from self._sound_batches(self._passes.windows(self.segment))
             if is_at_end:
                 return
         view = self.view()

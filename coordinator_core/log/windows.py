@@ -11,6 +11,8 @@ import struct
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 
 import numpy as np
 
@@ -189,6 +191,44 @@ class KeptWindows(SegmentWindows):
         weakref.finalize(array, _spare.append, memory)
         self._buffer = array.data
         super()._fill(position, wanted)
+
+
+class WindowsAhead(KeptWindows):
+    """Kept windows of which a ``thread`` reads and checks the next one, which begins where the sound batches end.
+
+    ``sound_end`` tells where they end in a window; the checksums of these batches are those that they say.
+    """
+
+    def __init__(self, segment: SegmentFile, thread: Executor, sound_end: Callable[[memoryview], int]) -> None:
+        super().__init__(segment)
+        self._thread = thread
+        self._sound_end = sound_end
+        self._last: tuple[memoryview, int] | None = None
+        self._following: tuple[int, Future[tuple[memoryview, int]]] | None = None
+
+    def behind(self, position: int) -> memoryview:
+        following, self._following = self._following, None
+        read = None if following is None else following[1].result()
+        is_read = following is not None and following[0] == position
+        view, sound = self._last = read if read is not None and is_read else self._read(position)
+        end = position + sound
+        if position < end < self.size:
+            self._following = end, self._thread.submit(self._read, end)
+        return view
+
+    def sound_bytes(self, view: memoryview) -> int:
+        """Size of the batches at the beginning of ``view`` that were checked: 0 where it is not the last window."""
+        return self._last[1] if self._last is not None and self._last[0] is view else 0
+
+    def release(self) -> None:
+        if self._following is not None:
+            self._following[1].exception()
+        self._last = self._following = None
+        super().release()
+
+    def _read(self, position: int) -> tuple[memoryview, int]:
+        view = super().behind(position)
+        return view, self._sound_end(view)
 
 
 def file_changed(path: str, position: int, detail: str) -> DamagedInputError:

@@ -23,7 +23,7 @@ from coordinator_core.groups.modern import (
     StreamsRecords,
 )
 from coordinator_core.kernels import GroupRecords
-from coordinator_core.kernels.arrays import Array, Bytes, Int64s, dtype, viewed
+from coordinator_core.kernels.arrays import Array, Bytes, Int64s, array_of, dtype, viewed
 from coordinator_core.kernels.layout import COUNTED_VERSIONS, NO_RECORD, ROLES, GroupKind, Role
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
@@ -169,7 +169,7 @@ class NewestGroupRecords:
 
     def counts(self) -> dict[tuple[int, int | None], int]:
         """Records taken so far, by key type and value version (``None`` for a tombstone)."""
-        counts = np.asarray(self._kernel.counts).reshape(KEY_TYPES, COUNTED_VERSIONS)
+        counts = array_of(self._kernel.counts).reshape(KEY_TYPES, COUNTED_VERSIONS)
         return {
             (key_type, version - 1 if version else None): int(counts[key_type, version])
             for key_type, version in np.argwhere(counts).tolist()
@@ -200,7 +200,7 @@ class NewestGroupRecords:
         subject = rows // ROLES
         group = subjects["group"][subject]
         role = rows % ROLES + ROLES * subjects["is_named"][subject]
-        keys, newest = np.asarray(kernel.keys.keys)[subject], self._newest()[rows]
+        keys, newest = array_of(kernel.keys.keys)[subject], self._newest()[rows]
         records = [
             LeftRecord(record_offset, key_type.to_bytes(2, "big") + key, value)
             for record_offset, key_type, key, value in zip(
@@ -216,7 +216,7 @@ class NewestGroupRecords:
         owners = self._owners(has_owners)
         epochs = self._partition_epochs(owners)
         of_group = _by_group(group, numbers)
-        owners_of_group = _by_group(np.asarray(kernel.owners)["group"][owners], numbers)
+        owners_of_group = _by_group(array_of(kernel.owners)["group"][owners], numbers)
         has_epochs = has_owners & (groups["kind"] == GroupKind.CONSUMER)
         # Python's own numbers: numpy's take long to compare with an enumeration's.
         facts = (values.tolist() for values in (numbers, groups["kind"][numbers], has_epochs[numbers]))
@@ -248,16 +248,16 @@ class NewestGroupRecords:
         kernel.compact()
         keys, partitions = kernel.keys, kernel.partitions
         return {
-            "counts": np.asarray(kernel.counts).copy(),
+            "counts": array_of(kernel.counts).copy(),
             "state": [
                 kernel.order,
                 self._groups().copy(),
                 *_keys(keys),
                 self._subjects().copy(),
                 self._newest().copy(),
-                np.asarray(kernel.values)[: kernel.values_used].copy(),
+                array_of(kernel.values)[: kernel.values_used].copy(),
                 *_keys(partitions),
-                np.asarray(kernel.owners)[: partitions.used].copy(),
+                array_of(kernel.owners)[: partitions.used].copy(),
             ],
         }
 
@@ -267,13 +267,13 @@ class NewestGroupRecords:
         self._kernel.load(order, *map(viewed, arrays))
 
     def _groups(self) -> Array:
-        return np.asarray(self._kernel.groups)[: self._kernel.known_groups]
+        return array_of(self._kernel.groups)[: self._kernel.known_groups]
 
     def _subjects(self) -> Array:
-        return np.asarray(self._kernel.subjects)[: self._kernel.keys.used]
+        return array_of(self._kernel.subjects)[: self._kernel.keys.used]
 
     def _newest(self) -> Array:
-        return np.asarray(self._kernel.newest)[: ROLES * self._kernel.keys.used]
+        return array_of(self._kernel.newest)[: ROLES * self._kernel.keys.used]
 
     def _standing(self, numbers: Int64s) -> tuple[Int64s, Int64s]:
         """Rows of the newest records of these groups, in the order in which they are to be applied.
@@ -303,14 +303,14 @@ class NewestGroupRecords:
     def _owners(self, wanted: npt.NDArray[np.bool_]) -> Int64s:
         """Rows of the owned partitions of the groups that are ``wanted``."""
         groups = self._groups()
-        owners = np.asarray(self._kernel.owners)[: self._kernel.partitions.used]
+        owners = array_of(self._kernel.owners)[: self._kernel.partitions.used]
         stands = wanted[owners["group"]] & (owners["generation"] == groups["generation"][owners["group"]])
         found: Int64s = np.flatnonzero(stands & (owners["owner"] >= 0))
         return found
 
     def _partition_epochs(self, rows: Int64s) -> list[tuple[tuple[str, int], int]]:
         partitions = self._kernel.partitions
-        keys, owners = np.asarray(partitions.keys)[rows], np.asarray(self._kernel.owners)[rows]
+        keys, owners = array_of(partitions.keys)[rows], array_of(self._kernel.owners)[rows]
         found = _slices(partitions.data, keys["start"], keys["length"])
         epochs: list[int] = self._subjects()["epoch"][owners["owner"]].tolist()
         return [
@@ -337,13 +337,13 @@ def _bytes(array: pa.Array) -> tuple[Bytes, Int64s]:
 
 def _keys(table: Any) -> tuple[Bytes, Int64s]:
     """All bytes of a compact key table, and the length of each key."""
-    lengths = np.asarray(table.keys)["length"][: table.used].astype(np.int64)
-    return np.asarray(table.data)[: table.data_used].copy(), lengths
+    lengths = array_of(table.keys)["length"][: table.used].astype(np.int64)
+    return array_of(table.data)[: table.data_used].copy(), lengths
 
 
 def _slices(data: Any, starts: Int64s, lengths: Int64s) -> list[Any]:
     """Bytes by position and length; ``None`` for a negative length."""
-    view = np.asarray(data).data
+    view = array_of(data).data
     places = zip(starts.tolist(), lengths.tolist(), strict=True)
     return [None if length < 0 else bytes(view[start : start + length]) for start, length in places]
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.fold.arrow import column
 from coordinator_core.kernels import KeyTable, number_keys
-from coordinator_core.kernels.arrays import Bytes, Int64s, viewed
+from coordinator_core.kernels.arrays import Bytes, Int64s, array_of, viewed
 from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
 from coordinator_core.merge.values import inverse
 
@@ -114,4 +114,4 @@ class OffsetKeyNumbers:
         return self._held().view(">i4").reshape(-1, 3)[keys]
 
     def _held(self) -> Bytes:
-        return np.asarray(self._table.data)[: len(self) * MERGED_KEY_BYTES]
+        return array_of(self._table.data)[: len(self) * MERGED_KEY_BYTES]

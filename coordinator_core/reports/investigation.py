@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_core.durations import span
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.model import SET_ANEW, Event, Explanation
-from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
 from coordinator_core.topology import is_topic_name

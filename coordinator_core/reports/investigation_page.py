@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from coordinator_core.durations import span
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation, worst
 from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.words import moment, span
+from coordinator_core.investigate.words import moment
 from coordinator_core.reports.investigation import Undo, caveats, how_to_undo, restore_csv, verdict_of
 from coordinator_core.reports.investigation_pictures import cluster_picture, group_picture, marked
 from coordinator_core.reports.pages import page

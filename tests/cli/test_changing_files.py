@@ -84,7 +84,19 @@ def change_after(
 @pytest.mark.parametrize("codec", [Codec.NONE, pytest.param(Codec.LZ4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("change", [cut, rewritten, cleaned, one_byte, gone, grown])
 @pytest.mark.parametrize(
-    "command", ["describe", "describe --salvage", "describe --partial", "stats", "verify", "dump", "compact", "expire"]
+    "command",
+    [
+        "describe",
+        "describe --salvage",
+        "describe --partial",
+        "stats",
+        "verify",
+        "dump",
+        "compact",
+        "expire",
+        "history",
+        "investigate --group g",
+    ],
 )
 def test_a_segment_changes_while_it_is_read(
     tmp_path: Path,
@@ -104,7 +116,7 @@ def test_a_segment_changes_while_it_is_read(
         words = [*command.split(), str(tmp_path), "--kafka-version", "4.3.1", "--now-ms", "1700000000000"]
         if command in ("verify", "dump"):
             words = [*command.split(), str(tmp_path)]
-        if command == "compact":
+        if command in ("compact", "history"):
             words += ["--output", str(tmp_path / f"out{reads}")]
         with pytest.MonkeyPatch.context() as monkeypatch:
             was_done = change_after(monkeypatch, path, change, reads) if reads > 0 else None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +28,7 @@ from coordinator_core.history.table import HISTORY
 from coordinator_core.history.taking import take_history
 from coordinator_core.kernels import gather_requests
 from coordinator_core.kernels.arrays import new_rows
+from coordinator_core.kernels.mode import UNCOMPILED
 from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.limits import STANDING_VARIABLE
@@ -185,6 +189,34 @@ def test_random_logs(
     # Else the comparison would be of one reader with itself.
     assert set(taken.special) == {"lost", "exactly-once"}
     assert len({row["origin_evidence"] for row in rows}) > 5
+
+
+@pytest.fixture
+def malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log with names that are no UTF-8, some of them late."""
+    real = Log._key
+    monkeypatch.setattr(Log, "_key", lambda _, *key: real(*key).replace(b"?", b"\xff"))
+    log = Log()
+    for number in range(300):
+        group, topic = ("plain", "orders") if number % 7 else ("first?", "t?")
+        log.commit("second?" if number == 100 else group, {(topic, 0): 1000 * number**2})
+    return log.write(tmp_path / "log")
+
+
+def test_malformed_names(malformed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch with the first malformed name comes again: from there on names are looked at before they are numbered."""
+    monkeypatch.setattr(windows, "_WINDOW", 2000)
+    monkeypatch.setattr(reader, "_NEAR", 500)
+    rows = check(discover([str(malformed)]), profile_for_release("4.3.1", None))
+    assert {(row["group_id"], row["topic"]) for row in rows} >= {("plain", "orders"), ("first\ufffd", "t\ufffd")}
+
+
+def test_uncompiled_kernels_make_the_same_file(malformed: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "compiled.parquet", tmp_path / "uncompiled.parquet"]
+    for file, changes in zip(files, ({}, {UNCOMPILED: "1", "PYTHONWARNINGS": "ignore"}), strict=True):
+        words = [sys.executable, "-m", "coordinator_core", "history", str(malformed), "--output", str(file)]
+        subprocess.run([*words, "--kafka-version", "4.3.1"], check=True, env={**os.environ, **changes})
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_group_as_investigate_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
