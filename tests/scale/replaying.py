@@ -35,10 +35,18 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
 
     With ``data_bytes`` the process is refused more memory of its own (heap, stacks; not mapped files).
     """
+    arguments = ["replay", str(log), "--output", str(output), "--cluster", "scale", "--kafka-version", "4.3.1"]
+    text, peak_bytes = measured([*arguments, "--engine", engine, "--no-fold-cache"], data_bytes=data_bytes)
+    summary = json.loads(text)
+    return Replayed(Path(summary["run"]), summary, peak_bytes)
+
+
+def measured(arguments: Sequence[str], *, data_bytes: int | None = None) -> tuple[str, int]:
+    """Output of ``regroup`` with these arguments and ``--format json``, and the largest resident set of the process;
+    ``data_bytes`` is that of :func:`replay`."""
     # Other allocators take address space ahead of need, which the limit counts.
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-    command = [sys.executable, "-m", "coordinator_core", "replay", str(log), "--output", str(output)]
-    command += ["--cluster", "scale", "--kafka-version", "4.3.1", "--engine", engine, "--no-fold-cache"]
+    command = [sys.executable, "-m", "coordinator_core", *arguments]
 
     def limit() -> None:
         if data_bytes is not None:
@@ -57,8 +65,7 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, text
-    summary = json.loads(text)
-    return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024)
+    return text, usage.ru_maxrss * 1024
 
 
 def replay_and_check(log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None) -> Replayed:

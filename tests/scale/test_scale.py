@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import SegmentFile
 from tests.bench.generator import Truth, Workload, generate
-from tests.scale.replaying import MIB, SCALE, replay_and_check
+from tests.scale.replaying import MIB, SCALE, measured, replay_and_check
 
 BASE_OFFSET = np.dtype(">i8")
 
@@ -50,6 +51,16 @@ def test_nothing_is_dead(place: Path) -> None:
     assert truths[0].live_offset_keys > 0.97 * truths[0].records
     replayed = replay_and_check(place / "log", truths, place / "runs")
     assert replayed.peak_bytes < (512 + 1024 * SCALE) * MIB
+
+
+def test_the_report_of_a_large_run_has_a_part_of_it_in_memory(place: Path) -> None:
+    """All columns of its committed offsets, as they were once held, are a gigabyte."""
+    partitions = 6 * SCALE
+    workload = Workload("report", 120_000_000, offset_keys=1_000_000, partitions=partitions, in_turn=True)
+    truths = generate(workload, place / "log")
+    replayed = replay_and_check(place / "log", truths, place / "runs")
+    text, _ = measured(["report", str(replayed.run), "--no-log", "--format", "json"], data_bytes=640 * MIB)
+    assert json.loads(text)["scope"]["committed_offsets"] == sum(truth.live_offset_keys for truth in truths)
 
 
 def test_two_hundred_thousand_groups(place: Path) -> None:
