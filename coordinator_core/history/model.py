@@ -137,6 +137,10 @@ class Version:
     still: Place | None = None
     stood: int = 0
     """Commits of the value of ``last`` after ``still``."""
+    told: int = 0
+    """Hash of the metadata of ``last``."""
+    retold: int = 0
+    """Commits among ``stood`` whose metadata differ from those of the commit before."""
     origin: Origin | None = None
     end: End | None = None
 

@@ -418,7 +418,9 @@ class HistoryReader:
             pending = self._version(committed, kept, place, group, owner, bool(members))
             self._pending.setdefault(batch.producer_id, {})[key] = pending
             return
-        self._add(key, self._version(committed, kept, place, group, owner, bool(members)), history)
+        found = self._version(committed, kept, place, group, owner, bool(members))
+        found.told = hash(metadata)
+        self._add(key, found, history)
 
     def _version(
         self,
@@ -448,6 +450,7 @@ class HistoryReader:
         if previous is not None and previous.end is None:
             if previous.last.committed_offset == version.last.committed_offset:
                 version.still, version.stood = previous.still, previous.stood + 1
+                version.retold = previous.retold + (version.told != previous.told)
             if self._merges and _goes_on(previous, version):
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
@@ -456,6 +459,7 @@ class HistoryReader:
                     previous.second = version.first.committed_offset
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
                 previous.still, previous.stood = version.still, version.stood
+                previous.told, previous.retold = version.told, version.retold
                 previous.metadata = version.metadata
                 previous.commits += 1
                 return

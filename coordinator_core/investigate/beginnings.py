@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import Change, GroupHistory, Version
+from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Version
 from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.model import Event, Explanation
@@ -15,6 +15,7 @@ from coordinator_core.investigate.words import count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
+_STARTS = 2
 
 
 class _Begun(NamedTuple):
@@ -25,7 +26,10 @@ class _Begun(NamedTuple):
 
 
 def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
-    """Partitions with higher numbers than the group had before, whose first commit is far above 0."""
+    """Partitions whose first commit is far above 0: ones with higher numbers than the group had before, and ones that
+    members had owned for a while without a commit."""
+    if waited := sorted(_begun_after_start(group)):
+        yield _at_second_start(group, waited)
     begun = sorted(_begun(group))
     if not begun:
         return
@@ -61,6 +65,62 @@ def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
         ],
         restore={one.key: 0 for one in begun},
     )
+
+
+def _at_second_start(group: GroupHistory, begun: Sequence[_Begun]) -> Explanation:
+    key, first, change = begun[0]
+    return Explanation(
+        "partition-begun-late",
+        Severity.INFO,
+        f"{were(len(begun), 'partition')} owned in {group.group_id} since generation {change.generation} at "
+        f"{moment(change.place.timestamp_ms)} and not committed before generation {first.generation}: "
+        f"{key.topic}-{key.partition} begins at {first.first.committed_offset} (record {first.place.record_offset}). "
+        "Who has no committed offset begins at auto.offset.reset at each start: with latest, what was written while "
+        "nobody ran is skipped, although the group is not new.",
+        first.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(change)],
+        evidence=[
+            Event(one.first.place, f"first commit of {one.key.topic}-{one.key.partition}") for one in begun[:_SHOWN]
+        ],
+        not_this=[
+            "No committed offset was lost: there was none of these partitions.",
+            "With auto.offset.reset=earliest nothing was skipped: its first commit was only late.",
+        ],
+        now=[
+            "Set auto.offset.reset=earliest, or let the client commit its position at its first start, also of "
+            "partitions in which it has read nothing yet (Sarama, kafka-go and KafkaJS commit after a record only).",
+            f"To read what is left, stop the consumers and set these partitions to 0: {from_file(group.group_id)}",
+        ],
+        restore={one.key: 0 for one in begun},
+    )
+
+
+def _begun_after_start(group: GroupHistory) -> Iterator[_Begun]:
+    """Partitions owned at an earlier start of the group, in which others were committed, and first committed later."""
+    rounds = [one for one in rounds_of(group) if one.place.record_offset >= group.cleaned_to]
+    if any(member.partitions is None for change in rounds for member in change.members):
+        return
+    for key, versions in group.versions.items():
+        first = versions[0]
+        mine = (key.topic, key.partition)
+        had = [one for one in rounds if any(mine in (member.partitions or ()) for member in one.members)]
+        before = [one for one in had if one.place < first.place]
+        since = before[0].place if len(before) >= _STARTS else first.place
+        empty = next((one.place for one in rounds if one.kind is ChangeKind.EMPTY and since < one.place), None)
+        if empty is None:
+            continue
+        others = [
+            one
+            for other, some in group.versions.items()
+            for one in some
+            if other.topic == key.topic and since < one.place < empty
+        ]
+        usual = max((one.largest_step for one in others), default=0)
+        least = max(SMALL_STEP, BORING_STEPS * usual)
+        if others and empty < first.place and first.first.committed_offset > least:
+            yield _Begun(key, first, before[0])
 
 
 def _begun(group: GroupHistory) -> Iterator[_Begun]:

@@ -61,6 +61,25 @@ _BUGS = (
         "restart all members of the group; upgrade the brokers",
     ),
     Bug(
+        "KAFKA-12759",
+        "What a static member subscribes to anew waits for the next rebalance",
+        (("2.3", None),),
+        "open",
+        "a static member that is replaced within a generation, and subscribes to a topic that nobody owns",
+        "nobody reads that topic",
+        "remove the member with removeMembersFromConsumerGroup and start it again",
+    ),
+    Bug(
+        "KAFKA-7610",
+        "Clients whose join times out stay in the group and join again as new members",
+        (("0.9", "2.2"),),
+        "2.2.0",
+        "a generation with many members of one client on one host",
+        "the record of the group grows without limit while a rebalance is long, and the coordinator's memory with it",
+        "upgrade the brokers to 2.2 or later (KIP-394 gives a client its member id first); until then lower "
+        "max.poll.interval.ms, which bounds a rebalance",
+    ),
+    Bug(
         "KAFKA-5600",
         "A load takes older records of a group for its state",
         (("0.11", "0.11.0.1"),),

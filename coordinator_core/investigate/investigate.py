@@ -24,6 +24,8 @@ from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
 from coordinator_core.investigate.anew import explain_anew
 from coordinator_core.investigate.beginnings import explain_beginnings
+from coordinator_core.investigate.crowds import explain_crowds
+from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
@@ -34,8 +36,12 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.rhythms import explain_rhythms
 from coordinator_core.investigate.silences import explain_silences
+from coordinator_core.investigate.standstills import explain_held_up, explain_standstills
+from coordinator_core.investigate.subscriptions import explain_subscriptions
 from coordinator_core.investigate.successors import explain_new_groups, explain_successors
+from coordinator_core.investigate.tenures import explain_tenures
 from coordinator_core.investigate.together import explain_back_together, explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
@@ -104,6 +110,7 @@ def investigate(
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
             explanations += explain_outsiders(history, case)
+            explanations += explain_cut_off(history, case)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
     explanations += explain_cluster(histories, case)
@@ -116,6 +123,7 @@ def investigate(
         explanations += explain_back_together(explanations, histories, case)
     else:
         explanations += explain_new_groups(histories)
+        explanations += explain_standstills(found, case)
     shown = replace(
         snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
     )
@@ -275,6 +283,11 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
     yield from explain_ownership(group, case)
+    yield from explain_rhythms(group)
+    yield from explain_tenures(group)
+    yield from explain_crowds(group, case)
+    yield from explain_subscriptions(group, case)
+    yield from explain_held_up(group)
     yield from explain_beginnings(group)
     yield from explain_topics(group, case)
     yield from explain_uses(group, case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.history.signs import (
     Replaced,
@@ -20,6 +21,7 @@ from coordinator_core.history.signs import (
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -41,7 +43,7 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         mixed = list(_mixed(group, last or rounds[-1]))
         yield from mixed
         if last is not None and not mixed:
-            unowned = list(_without_owner(group, last, case))
+            unowned = list(_without_owner(group, last, case)) or list(_left_out(group, rounds, last, case))
             yield from unowned or _idle(group, last)
     yield from _reused_id(group, case)
     yield from _connector(group, rounds, case)
@@ -66,12 +68,22 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
             "or their partitions, change"
         )
     is_connect = best[-1].protocol_type == "connect"
-    if storm.quiet and not is_connect:
+    starts = [one for one in best if one.members and len(one.joined) == len(one.members)]
+    # Each start of the whole group is followed by its end; commits come between.
+    is_job = 2 * len(starts) >= len(best) - 1 and storm.quiet <= len(best) - len(starts)
+    if storm.quiet and not is_connect and not is_job:
         verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
+    poll_limit = told_by_poll_limit(group, often[0][0]) if often else ""
+    verdict += "." + poll_limit
+    if is_job and not poll_limit:
+        verdict += (
+            f" {len(starts)} of them are starts of the whole group, which commits and stops again: a consumer that is "
+            "made for each batch or request, as a job, a function or a REST proxy does, and not one that is put out."
+        )
     return Explanation(
         "rebalance-storm",
         Severity.WARNING,
-        verdict + ".",
+        verdict,
         begin.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -84,6 +96,12 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
             *(
                 ["Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it."]
                 if 2 * len(kept) > len(best)
+                else []
+            ),
+            *([POLL_LIMIT_REMEDY] if poll_limit else []),
+            *(
+                ["Keep the consumer open between batches: each start waits for group.initial.rebalance.delay.ms (3 s)."]
+                if is_job and not poll_limit
                 else []
             ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
@@ -116,7 +134,8 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
                 "partitions move to it and away."
                 if one.joins[-1].kind is ChangeKind.EPOCH
                 else "all members give up their partitions."
-            ),
+            )
+            + told_by_poll_limit(group, one.name),
             begin.timestamp_ms,
             group.group_id,
             group.offsets_partition,
@@ -124,6 +143,7 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
             evidence=[step(change) for change in one.joins[:_SHOWN]],
             not_this=["It was no deployment: the other members stayed."],
             now=[
+                *([POLL_LIMIT_REMEDY] if told_by_poll_limit(group, one.name) else []),
                 "Look at that client: max.poll.interval.ms against its slowest batch, session.timeout.ms against its "
                 "pauses, restarts by its supervisor.",
                 "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
@@ -233,6 +253,48 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
         ],
         bug=bug.id if known else None,
     )
+
+
+def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, case: Case) -> Iterator[Explanation]:
+    """Partitions that were owned before and are not any more, although everybody has something, and subscribes."""
+    quiet = case.now_ms - change.place.timestamp_ms
+    if case.topics is not None or quiet < THRESHOLDS["stopped_ms"].default:
+        return
+    if any(member.topics is None or not member.partitions for member in change.members):
+        return
+    subscribed = {topic for member in change.members for topic in member.topics or ()}
+    held = _unowned(group, change, subscribed & {topic for one in change.members for topic, _ in one.partitions or ()})
+    before = next((one for one in reversed(rounds) if one.place < change.place and _owned(one) & held), None)
+    if before is None:
+        return
+    lost = sorted(_owned(before) & held)
+    newest = max(group.versions[OffsetKey(group.group_id, *one)][-1].last_place for one in lost)
+    if newest > change.place:
+        return  # Somebody commits them, from outside.
+    names = ", ".join(f"{topic}-{partition}" for topic, partition in lost[:_SHOWN])
+    yield Explanation(
+        "partitions-left-out",
+        Severity.WARNING,
+        f"Nobody in {group.group_id} owns {names} since generation {change.generation} at "
+        f"{moment(change.place.timestamp_ms)}, although its members subscribe to the topic and own others of it; in "
+        f"generation {before.generation} somebody did. Whoever assigned did not see them: its metadata were incomplete "
+        "then (brokers that restarted), or the topic was made again with fewer partitions.",
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(before), step(change)],
+        evidence=[step(change), Event(newest, "newest commit of them")],
+        not_this=["There is no lack of members: each may own several partitions.", "No committed offset was lost."],
+        now=[
+            f"Does the topic have them? kafka-topics.sh --bootstrap-server HOST:9092 --describe --topic {lost[0][0]}",
+            "If it does, let the group rebalance: restart one member. They go on from their committed offsets.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+        ],
+    )
+
+
+def _owned(change: Change) -> set[tuple[str, int]]:
+    return {partition for member in change.members for partition in member.partitions or ()}
 
 
 def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:

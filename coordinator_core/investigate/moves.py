@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from coordinator_core.durations import span
+from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
 from coordinator_core.history.read import SMALL_STEP
-from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
+from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, pace_of, rivals_of
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -21,6 +21,8 @@ from coordinator_core.rules.model import Severity
 _SHOWN = 8
 _AGAIN = 3
 """Times from which on it is no accident."""
+_NEAR = 3
+"""Times the largest step that an offset is from 0 where a partition begins."""
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 
@@ -258,6 +260,7 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     second = first.after.second
     is_unsure = second is not None and second - first.after.first.committed_offset <= first.before.largest_step
     often = len({move.after.place.timestamp_ms for move in moves})
+    of_former = _former(group, moves)
     return Explanation(
         "commits-out-of-order",
         Severity.WARNING if stands or often >= _AGAIN else Severity.INFO,
@@ -266,7 +269,8 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
         f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {_who(first.after)}"
         f"; by {-min(move.records for move in moves):,} records at most."
-        + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else ""),
+        + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else "")
+        + of_former,
         first.after.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -277,11 +281,34 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             *([] if is_unsure else ["Nothing is read again by it, unless the member stops right then."]),
         ],
         now=[
+            *(
+                ["Let the client commit what it owns only: drop stored offsets in onPartitionsRevoked."]
+                if of_former
+                else []
+            ),
             "Let one thread commit, and only what all before it is done: commitAsync() that is tried again, or several "
             "workers that commit each their own record, overtake each other.",
             "Commit once more with commitSync() in onPartitionsRevoked and before close.",
         ],
     )
+
+
+def _former(group: GroupHistory, moves: Sequence[Move]) -> str:
+    """What it says if the lesser values are all what the owner of before had committed last."""
+    told = ""
+    for key in dict.fromkeys(move.key for move in moves):
+        values = {move.after.first.committed_offset for move in moves if move.key == key}
+        generation = next(move.before.generation for move in moves if move.key == key)
+        earlier = [one for one in group.versions[key] if one.member is not None and one.generation != generation]
+        last = earlier[-1] if earlier else None
+        if last is None or last.member is None or values != {last.last.committed_offset}:
+            return ""
+        told = told or (
+            f" These values are what {name_of(last.member)} had committed last as the owner, up to generation "
+            f"{last.generation} (record {last.last_place.record_offset}): then it is that one who commits on for what "
+            "it has lost, and the coordinator takes it from any member of the generation."
+        )
+    return told
 
 
 def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
@@ -382,8 +409,9 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     ) + (
         "its job was started from an older checkpoint or savepoint, which has offsets of its own."
         if is_job
-        else "while the group had no members somebody sought and committed, as kafka-streams-application-reset and "
-        "reset scripts do, or read with assign()."
+        else "while the group had no members somebody set it, as a reset of single partitions "
+        "(kafka-consumer-groups.sh --topic TOPIC:PARTITION), kafka-streams-application-reset and reset scripts do, or "
+        "read with assign()."
         if is_tool
         else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
@@ -400,7 +428,19 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             "given partitions (seekToBeginning, a timestamp, offsets of its own), whatever is committed."
         )
         now = ["Look for a seek in onPartitionsAssigned (Spring: ConsumerSeekAware), or offsets kept elsewhere."]
-    if (epochs := first.topic_epochs) and first.before.generation == first.after.generation and not is_tool:
+    told, steps = _beside(group, moves) if first.after.member is not None else ("", [])
+    verdict += told
+    now += steps
+    if anew := [] if is_tool else _topics_anew(group, moves):
+        verdict += _anew(anew)
+        now = [
+            f"Does the topic end before {first.before.last.committed_offset}? Then it is another one of that name, and "
+            "nothing is to be put back: kafka-get-offsets.sh --bootstrap-server HOST:9092 --topic "
+            f"{anew[0].key.topic}",
+            *now,
+        ]
+    epochs = first.topic_epochs
+    if epochs and epochs[0] < epochs[1] and first.before.generation == first.after.generation and not is_tool:
         verdict += (
             f" The leader epoch of {first.key.topic}-{first.key.partition} went from {epochs[0]} to {epochs[1]} "
             "with it: the new leader may not have had what the old one had (an unclean election), and the consumer was "
@@ -434,6 +474,77 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
         ],
     )
+
+
+def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]:
+    """What the other partitions of that member, the commit before and the ones after say; with steps."""
+    first = moves[0]
+    name = f"{first.key.topic}-{first.key.partition}"
+    told, steps = "", []
+    back = {move.key for move in moves}
+    member = first.after.member
+    others = [
+        one
+        for key, one in group.all_versions()
+        if key not in back
+        and member is not None
+        and one.member is not None
+        and one.member.member_id == member.member_id
+        and one.place < first.after.place < one.last_place
+    ]
+    if others and first.before.generation == first.after.generation:
+        told += (
+            f" It went on with {count(len(others), 'other partition')} meanwhile, so the application did not begin "
+            f"anew: so does a fetch of {name} that is out of range (its leader moved, or lost records), with "
+            "auto.offset.reset=earliest."
+        )
+        steps.append(f"Look for OFFSET_OUT_OF_RANGE of {name} in its log, and at the leader of that partition then.")
+    if first.before.last.leader_epoch is None and first.after.first.leader_epoch is not None:
+        told += (
+            f" The commit before (record {first.before.last.record_offset}) has no leader epoch, although the client "
+            "knows it: a consumer that begins there cannot tell that the log was truncated, and is out of range "
+            "(KAFKA-19902)."
+        )
+        steps.append("Commit with a leader epoch (OffsetAndMetadata), as commitSync() without a map does.")
+    last = group.versions[first.key][-1]
+    newest = max(versions[-1].last_place for versions in group.versions.values())
+    if last is first.after and last.commits == 1 and newest.timestamp_ms - last.place.timestamp_ms >= HOUR_MS:
+        told += f" {name} was not committed again in the {span(newest.timestamp_ms - last.place.timestamp_ms)} since."
+    return told, steps
+
+
+def _topics_anew(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
+    """Steps back to near 0 of all partitions of a topic without a rebalance."""
+    found = []
+    for topic in sorted({move.key.topic for move in moves}):
+        some = [move for move in moves if move.key.topic == topic]
+        held = {key for key, versions in group.versions.items() if key.topic == topic and versions[-1].end is None}
+        is_whole = len(held) > 1 and {move.key for move in some} >= held
+        if is_whole and all(_is_anew(move) for move in some):
+            found += some
+    return found
+
+
+def _is_anew(move: Move) -> bool:
+    began = move.after.first.committed_offset
+    usual = max(move.before.largest_step, move.after.largest_step)
+    return began <= _NEAR * usual and 2 * began <= _before(move) and move.before.generation == move.after.generation
+
+
+def _anew(moves: Sequence[Move]) -> str:
+    first = moves[0]
+    told = (
+        f" All {len({move.key for move in moves})} partitions of {first.key.topic} begin again near 0 without a "
+        "rebalance: they are read from the beginning, or the topic was deleted and made again while the members went "
+        "on; then nothing is read twice."
+    )
+    before, after = pace_of(first.before), pace_of(first.after)
+    if 0 < after <= 2 * before and min(first.before.commits, first.after.commits) >= _PAUSED:
+        told += (
+            f" They go on at the pace of before ({after:,.0f} records an hour in {first.key.topic}-"
+            f"{first.key.partition}): whoever reads again what is there is faster, so this speaks for a new topic."
+        )
+    return told
 
 
 def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
@@ -519,7 +630,16 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
     )
     if epochs := first.topic_epochs:
         verdict += f" The leader epoch of the topic's partition went from {epochs[0]} to {epochs[1]} with it."
-    now = ["Look at that client's log for OFFSET_OUT_OF_RANGE: auto.offset.reset=latest skips to the end."]
+    elif first.before.generation != first.after.generation and first.after.had_members:
+        verdict += (
+            f" It is the first commit of its owner in generation {first.after.generation}: that member did not begin "
+            "at the committed offset. Either it could not fetch it and went to auto.offset.reset=latest, as some "
+            "clients do, or it sought by itself."
+        )
+    now = [
+        "Look at that client's log for OFFSET_OUT_OF_RANGE, and for an OffsetFetch that failed: "
+        "auto.offset.reset=latest skips to the end."
+    ]
     bounds = None if case.topics is None else case.topics.bounds(first.key.topic, first.key.partition)
     if bounds is not None and bounds[0] > first.before.last.committed_offset:
         verdict += (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
+from coordinator_core.investigate.cutoffs import cut_off_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.silences import USUAL
 from coordinator_core.investigate.words import consumer_groups, moment
@@ -25,7 +26,8 @@ def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explana
         is_earlier = bool(rounds) and at.record_offset < rounds[-1].place.record_offset
         usual = (at.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
         quiet = history.last_ms - at.timestamp_ms
-        if is_earlier or newest.commits < USUAL or quiet < max(HOUR_MS, USUAL * usual):
+        is_short = newest.commits < USUAL or quiet < max(HOUR_MS, USUAL * usual)
+        if is_earlier or is_short or cut_off_of(history, group) is not None:
             continue
         if newest.origin is not None and newest.origin.kind not in (OriginKind.ADMIN, OriginKind.MEMBER):
             until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)

@@ -11,7 +11,7 @@ import numpy as np
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
-from coordinator_core.history.signs import name_of, rounds_of, settled_of
+from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
@@ -54,9 +54,7 @@ class _Held(NamedTuple):
     @property
     def pace(self) -> float:
         """Records an hour in the newest commits; 0 where they tell none."""
-        version = self.version
-        took = version.last_place.timestamp_ms - version.place.timestamp_ms
-        return (self.committed - version.first.committed_offset) * HOUR_MS / took if took > 0 else 0.0
+        return pace_of(self.version)
 
     def event(self, text: str) -> Event:
         return Event(self.version.last_place, f"{self.name}: {text}")

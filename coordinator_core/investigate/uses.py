@@ -12,6 +12,8 @@ from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.subscriptions import owns_nothing
+from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.releases import Release
@@ -125,6 +127,8 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     first = next((one for one in rounds if one.members), None)
     if first is None or not rounds[-1].members or group.versions or group.removals or group.aborts is not None:
         return
+    if owns_nothing(rounds[-1]):
+        return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
     since = case.now_ms - first.place.timestamp_ms
     if not is_consumer or since < HOUR_MS:
@@ -152,6 +156,8 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
     """Members that committed regularly and do not any more, where no topics say whether there is anything to read."""
     held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
     if not held or not rounds[-1].members or case.topics is not None or group.changes[-1] is not rounds[-1]:
+        return
+    if owns_nothing(rounds[-1]):
         return
     newest = max(held, key=lambda one: one.last_place.record_offset)
     at = newest.last_place.timestamp_ms
@@ -236,6 +242,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
     if newest is None or len(loop) < _STARTS or _at_ends(group, case):
         return
     first, last = loop[0].place, loop[-1].place
+    poll_limit = told_by_poll_limit(group, name_of(loop[-1].members[0]))
     key, stood = max(
         ((key, versions[-1]) for key, versions in group.versions.items()), key=lambda one: one[1].last_place
     )
@@ -245,8 +252,8 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
         f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
         f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record {newest.record_offset}). Each "
-        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before: they crash, or are killed, "
-        "at what comes next.",
+        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before"
+        + (f".{poll_limit}" if poll_limit else ": they crash, or are killed, at what comes next."),
         first.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -254,6 +261,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         evidence=[Event(newest, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
         not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
         now=[
+            *([POLL_LIMIT_REMEDY] if poll_limit else []),
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
             "that fails): the record behind that offset is the first suspect.",
             f"Past it, with the group stopped: {_past(key)}",

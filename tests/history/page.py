@@ -14,13 +14,14 @@ from typing import Any
 
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
+from tests.history.observed import OBSERVED
 from tests.history.recorded import Part, parts, unpack
 from tests.history.reported import REPORTED
 from tests.history.sharing import SHARING
 from tests.history.tracked import TRACKED
 from tests.history.wider import WIDER
 
-ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED, *TRACKED)
+ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED, *TRACKED, *OBSERVED)
 HEADER = "| incident | command | answer | broker |\n|---|---|---|---|"
 RECORDED_HEADER = "| recorded | command | answer |\n|---|---|---|"
 

@@ -161,8 +161,8 @@ def crash_loop(directory: Path, broken: bool) -> Path:
     log = Log().generation(GROUP, 1, member(member="c-0"))
     reads(log, GROUP, range(1000, 1100, 10))
     for turn in range(8):
-        log.wait(5 * MINUTE).generation(GROUP, 2 * turn + 2)
-        log.wait(5 * MINUTE).generation(GROUP, 2 * turn + 3, member(member=f"c-{turn + 1}"))
+        log.wait(2 * MINUTE).generation(GROUP, 2 * turn + 2)
+        log.wait(8 * MINUTE).generation(GROUP, 2 * turn + 3, member(member=f"c-{turn + 1}"))
         if not broken:
             log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 1100 + 10 * turn))
     return topics(log.write(directory), *[(0, 1170)] * 4)

@@ -1,0 +1,146 @@
+"""Values that are committed again and again, and do not go on; nothing tells whether records wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import GroupHistory, Place, Version
+from coordinator_core.history.signs import name_of, settled_of
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.rules.model import Severity
+
+_AGAIN = 20
+"""Commits of one value in a row."""
+_SHOWN = 8
+
+
+class _Stand(NamedTuple):
+    key: OffsetKey
+    version: Version
+    since: Place
+
+    @property
+    def name(self) -> str:
+        return f"{self.key.topic}-{self.key.partition}"
+
+
+def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
+    """Partitions whose metadata change while the offset stands: the client works on behind a record not done."""
+    found = [one for one in _stands(group) if one.version.retold >= _AGAIN]
+    if not found:
+        return
+    first = found[0]
+    version, since = first.version, first.since
+    value = version.last.committed_offset
+    yield Explanation(
+        "record-not-done",
+        Severity.WARNING,
+        f"{first.name} of {group.group_id} stays at {value} since {moment(since.timestamp_ms)} (record "
+        f"{since.record_offset}), and was committed again {count(version.stood, 'time')}, {version.retold:,} times "
+        "with other metadata: its client goes on with later records and notes them there, as Confluent's Parallel "
+        f"Consumer does, and the record at offset {value} is not done for "
+        f"{span(version.last_place.timestamp_ms - since.timestamp_ms)}. {count(len(found), 'such partition')}.",
+        since.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=_events(found),
+        not_this=[
+            "The partition is not quiet, and the client not stuck: what it has done changes.",
+            "It is no rebalance.",
+        ],
+        now=[
+            f"Look at what the client does with the record at offset {value} of {first.name}: a call without a "
+            "timeout, a retry without an end.",
+            f"See it: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {first.key.topic} --partition "
+            f"{first.key.partition} --offset {value} --max-messages 1",
+            "Watch the metadata: they grow with what is done out of order, and offset.metadata.max.bytes (4,096) ends "
+            "that; a restart then does it all again.",
+        ],
+    )
+
+
+def explain_standstills(groups: Sequence[GroupHistory], case: Case) -> Iterator[Explanation]:
+    """Groups that were asked for with partitions that stand while others go on, or all of them."""
+    for group in groups if case.topics is None else ():
+        found = [one for one in _stands(group) if one.version.retold < _AGAIN]
+        if found:
+            yield _standstill(group, found)
+
+
+def _stands(group: GroupHistory) -> list[_Stand]:
+    """Partitions with members that commit one value for an hour and more, to the end."""
+    last = settled_of(group)
+    if last is None:
+        return []
+    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
+    newest_ms = max((one.last_place.timestamp_ms for one in held.values()), default=-1)
+    owned = {partition for member in last.members for partition in member.partitions or ()}
+    found = []
+    for key, version in held.items():
+        since, until_ms = version.still, version.last_place.timestamp_ms
+        if since is None or version.stood < _AGAIN or (key.topic, key.partition) not in owned:
+            continue
+        usual = (until_ms - since.timestamp_ms) / version.stood
+        is_to_end = newest_ms - until_ms <= _AGAIN * usual
+        if is_to_end and until_ms - since.timestamp_ms >= HOUR_MS:
+            found.append(_Stand(key, version, since))
+    return sorted(found, key=lambda one: (one.since.timestamp_ms, one.key))
+
+
+def _events(found: Sequence[_Stand]) -> list[Event]:
+    return [
+        event
+        for one in found[:_SHOWN]
+        for event in (
+            Event(one.since, f"{one.name}: {one.version.last.committed_offset}, first"),
+            Event(one.version.last_place, f"{one.name}: {one.version.last.committed_offset}, newest"),
+        )
+    ]
+
+
+def _standstill(group: GroupHistory, found: Sequence[_Stand]) -> Explanation:
+    first = found[0]
+    version, since = first.version, first.since
+    owner = version.member
+    standing = {one.key for one in found}
+    goes_on = [
+        key
+        for key, versions in group.versions.items()
+        if key not in standing
+        and owner is not None
+        and versions[-1].member is not None
+        and versions[-1].member.member_id == owner.member_id
+        and versions[-1].end is None
+    ]
+    return Explanation(
+        "stands-still",
+        Severity.INFO,
+        f"{count(len(found), 'partition')} of {group.group_id} {'is' if len(found) == 1 else 'are'} committed again "
+        f"and again, and not further: {first.name} at {version.last.committed_offset} since "
+        f"{moment(since.timestamp_ms)} (record {since.record_offset}), {count(version.stood, 'time')} in "
+        f"{span(version.last_place.timestamp_ms - since.timestamp_ms)}"
+        + (
+            f", while {'' if owner is None else name_of(owner)} goes on with {count(len(goes_on), 'other partition')}"
+            if goes_on
+            else ""
+        )
+        + ". Either nothing new is written there, or it cannot be read on: a record that fails each time, a partition "
+        "that is paused or has no leader, a hanging transaction of its topic: the log does not decide.",
+        since.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=_events(found),
+        not_this=["Its client is not dead: it commits.", "It is no rebalance."],
+        now=[
+            f"Compare with the end: {consumer_groups(group.group_id, '--describe', '--offsets')}: a LAG of 0 is a "
+            "quiet topic; where it grows, records wait.",
+            "Capture the topics, too (regroup capture): with their ends this command decides.",
+            "If records wait: look at that client's log for one that fails again and again, and at the topic: "
+            f"kafka-topics.sh --bootstrap-server HOST:9092 --describe --topic {first.key.topic} (a leader of none), "
+            "kafka-transactions.sh find-hanging.",
+        ],
+    )
