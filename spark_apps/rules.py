@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from coordinator_core.errors import RegroupError
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
-from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, reconciled
+from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_parts, reconciled
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.inputs import Inputs
 from spark_apps.engine import in_tasks
@@ -55,6 +55,8 @@ def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | RegroupError:
     try:
         facts = inputs.facts(part)
         rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
-        return find(facts, rules, inputs.settings, is_all=part is None)
+        if part is None:
+            return find(facts, rules, inputs.settings, is_all=True)
+        return find_in_parts(facts, rules, inputs.settings, is_all=False)
     except RegroupError as error:
         return error

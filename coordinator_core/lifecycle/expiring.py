@@ -28,13 +28,15 @@ OFFSET_COLUMNS = ("group_id", "topic", "partition", "commit_timestamp_ms", "expi
 """Columns of committed offsets that a sweep looks at."""
 
 REASONS = tuple(Reason)
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 24
 """Bytes that the tombstones of a block may have as text, about; one more may be in it."""
 
 _KEPT = tuple(Kept)
 _EXPIRES, _LEFT = -1, -2
-_ROW_BYTES, _NAME_BYTES = 256, 8
+_ROW_BYTES, _NAME_BYTES, _OTHER_BYTES = 256, 8, 1024
 """Text of a tombstone: JSON makes six characters of some, hexadecimal digits are two."""
+_SORTED_ROWS = 1 << 17
+"""Tombstones of offsets that are put in order at a time, and those of the last group among them."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -143,25 +145,51 @@ class Swept:
         return self._blocks(np.flatnonzero(~self._due), by_time=True)
 
     def _blocks(self, places: Int64s, *, by_time: bool = False) -> Iterator[Tombstones]:
-        """``places``: of expiring offsets, and behind them of the others."""
+        """``places``: of expiring offsets, and behind them of the others; groups whole, some at a time."""
         size = len(self.rows)
         split = int(np.searchsorted(places, size))
         of_offsets, of_others = places[:split], places[split:]
         numbers = {group_id: number for number, group_id in enumerate(self.offsets.group_ids)}
-        group = self.offsets.group[self.rows[of_offsets]]
-        of_group = np.array([numbers[self.others[one - size].group_id] for one in of_others.tolist()], np.int64)
-        order = np.insert(of_offsets, np.searchsorted(group, of_group, side="right"), of_others)
+        group_of_other = np.array([numbers[self.others[one - size].group_id] for one in of_others.tolist()], np.int64)
+        # By group; of one group they are in order.
+        by_group = np.argsort(group_of_other, kind="stable")
+        of_others, group_of_other = of_others[by_group], group_of_other[by_group]
+        begin = first_other = 0
+        while begin < len(of_offsets) or first_other < len(of_others):
+            group = self.offsets.group[self.rows[of_offsets[begin : begin + _SORTED_ROWS]]]
+            last_group = group[-1] if len(group) == _SORTED_ROWS else len(numbers)
+            end = begin + len(group)
+            if len(group) == _SORTED_ROWS:
+                end += int(np.searchsorted(self._group_of(of_offsets[end:]), last_group, side="right"))
+            last_other = int(np.searchsorted(group_of_other, last_group, side="right"))
+            yield from self._of_groups(
+                of_offsets[begin:end],
+                of_others[first_other:last_other],
+                group_of_other[first_other:last_other],
+                by_time=by_time,
+            )
+            begin, first_other = end, last_other
+
+    def _of_groups(
+        self, of_offsets: Int64s, of_others: Int64s, group_of_other: Int64s, *, by_time: bool
+    ) -> Iterator[Tombstones]:
+        group = self._group_of(of_offsets)
+        at = np.searchsorted(group, group_of_other, side="right")
+        order = np.insert(of_offsets, at, of_others)
+        others = [self.others[one - len(self.rows)] for one in of_others.tolist()]
         if by_time:
-            time = np.concatenate([self.expires_at_ms, [one.expires_at_ms for one in self.others]]).astype(np.int64)
-            every = np.concatenate([self.offsets.group[self.rows], np.zeros(len(self.others), np.int64)])
-            every[of_others] = of_group
-            order = order[np.lexsort((time[order], every[order]))]
-        lengths = self.offsets.name_bytes(self.rows)
-        text = np.concatenate([lengths * _NAME_BYTES + _ROW_BYTES, np.full(len(self.others), 1024, np.int64)])
-        ends = np.cumsum(text[order]) // BLOCK_BYTES
-        cuts = np.flatnonzero(np.diff(ends)) + 1
-        for block in np.split(order, cuts) if len(order) else ():
+            time = np.insert(self.expires_at_ms[of_offsets], at, [one.expires_at_ms for one in others])
+            by = np.lexsort((time, np.insert(group, at, group_of_other)))
+        text = np.insert(self.offsets.name_bytes(self.rows[of_offsets]) * _NAME_BYTES + _ROW_BYTES, at, _OTHER_BYTES)
+        if by_time:
+            order, text = order[by], text[by]
+        cuts = np.flatnonzero(np.diff(np.cumsum(text) // BLOCK_BYTES)) + 1
+        for block in np.split(order, cuts):
             yield self._block(block)
+
+    def _group_of(self, of_offsets: Int64s) -> Int64s:
+        found: Int64s = self.offsets.group[self.rows[of_offsets]]
+        return found
 
     def _block(self, places: Int64s) -> Tombstones:
         is_other = places >= len(self.rows)
@@ -210,29 +238,38 @@ class OffsetColumns:
             parts["has_own"].append(pc.is_valid(own).to_numpy())
             parts["expire_timestamp_ms"].append(pc.fill_null(own, 0).to_numpy())
         found = {
-            name: np.concatenate(parts.pop(name) or [np.zeros(0, np.int64)]) for name in (*OFFSET_COLUMNS, "has_own")
+            name: np.concatenate(parts.pop(name) or [np.zeros(0, np.int32)]) for name in (*OFFSET_COLUMNS, "has_own")
         }
         for name, known in names.items():
             texts = sorted(known)
-            place = np.empty(len(known), np.int64)
+            place = np.empty(len(known), np.int32)
             place[[known[text] for text in texts]] = np.arange(len(known))
             names[name] = dict.fromkeys(texts, 0)
-            found[name] = place[found[name].astype(np.int64)]
+            found[name] = place[found[name]]
         self.group_ids, self.topics = list(names["group_id"]), list(names["topic"])
         order = self._order(found["group_id"], found["topic"], found["partition"])
         self.group: Int64s = found.pop("group_id")[order]
         self.topic: Int64s = found.pop("topic")[order]
         self.partition: Int64s = found.pop("partition")[order]
         self.commit_ms: Int64s = found.pop("commit_timestamp_ms")[order]
-        self.explicit_ms: Int64s = found.pop("expire_timestamp_ms")[order]
         self.is_explicit: npt.NDArray[np.bool_] = found.pop("has_own")[order].astype(np.bool_)
+        explicit = found.pop("expire_timestamp_ms")
+        # Releases since 2.1 write none.
+        self.explicit_ms: Int64s = (
+            explicit[order] if self.is_explicit.any() else np.broadcast_to(np.int64(0), explicit.shape)
+        )
+        del explicit
         self.record_offset: Int64s = found.pop("record_offset")[order]
 
     def _order(self, group: Int64s, topic: Int64s, partition: Int64s) -> Int64s:
         groups_topics, partitions = len(self.group_ids) * len(self.topics), int(partition.max(initial=0)) + 1
         if groups_topics * partitions < 1 << 62 and partition.min(initial=0) >= 0:
-            key = (group * len(self.topics) + topic) * partitions + partition
-            return np.argsort(key, kind="stable")
+            key = group.astype(np.int64)
+            key *= len(self.topics)
+            key += topic
+            key *= partitions
+            key += partition
+            return np.argsort(key, kind="stable").astype(np.uint32 if len(key) < 1 << 32 else np.int64)
         return np.lexsort((partition, topic, group))
 
     def __len__(self) -> int:
@@ -240,7 +277,7 @@ class OffsetColumns:
 
     def group_topic(self, rows: Any = slice(None)) -> Int64s:
         """One number for a group and a topic."""
-        found: Int64s = self.group[rows] * len(self.topics) + self.topic[rows]
+        found: Int64s = self.group[rows].astype(np.int64) * len(self.topics) + self.topic[rows]
         return found
 
     def name_bytes(self, rows: Int64s) -> Int64s:
@@ -300,7 +337,7 @@ def sweep_columns(
     kept[rows[~ever]] = _KEPT.index(Kept.NEVER)
     is_explicit = np.broadcast_to(expiry.is_explicit, rows.shape)[ever]
     rows, group, base, times = rows[ever], group[ever], base[ever], expiry.due_ms[ever]
-    reasons = np.where(is_explicit, REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
+    reasons = np.where(is_explicit, np.int8(REASONS.index(Reason.EXPIRE_TIMESTAMP)), conditions.reason[group])
     failed = _end_groups(sweep, offsets, counts, group, times, now_ms)
     failure = sweep.load_failure() or failed
     counted = Counter({_KEPT[n]: count for n, count in enumerate(np.bincount(kept[kept >= 0]).tolist()) if count})
@@ -333,7 +370,7 @@ class _Conditions:
 
     def __init__(self, sweep: GroupSweep, offsets: OffsetColumns, counts: Int64s) -> None:
         size = len(offsets.group_ids)
-        self.kept, self.reason = np.full(size, _EXPIRES, np.int64), np.zeros(size, np.int64)
+        self.kept, self.reason = np.full(size, _EXPIRES, np.int8), np.zeros(size, np.int8)
         self.has_base, self.base_ms = np.zeros(size, np.bool_), np.zeros(size, np.int64)
         self._offsets = offsets
         topics = {topic: number for number, topic in enumerate(offsets.topics)}

@@ -13,7 +13,7 @@ from coordinator_core.lifecycle.plan import Kept, TombstoneKind
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.releases import Profile
 
-_BLOCK_ROWS = 1 << 17
+_BLOCK_ROWS = 1 << 15
 
 
 @dataclass(frozen=True)

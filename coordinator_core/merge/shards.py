@@ -110,12 +110,13 @@ class StoredRows:
                 yield pa.Table.from_batches([batch])
 
 
-def store_rows(rows: RowBlocks, path: str) -> StoredRows:
-    """Write ``rows`` to a file at ``path``."""
+def store_rows(rows: RowBlocks, path: str, columns: Sequence[str] = OFFSETS.names) -> StoredRows:
+    """Write these ``columns`` of ``rows`` to a file at ``path``."""
     system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, OFFSETS) as writer:
+    schema = pa.schema(map(OFFSETS.field, columns))
+    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, schema) as writer:
         for block in rows.blocks(_STORED_ROWS):
-            writer.write_table(block)
+            writer.write_table(block.select(columns))
     return StoredRows(path, rows.num_rows)
 
 

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from coordinator_core.reports.run_report import Document
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.lag import Lag, LagStatus
+from coordinator_core.rules.lag import Lag, LagStatus, largest_first
 from coordinator_core.untrusted import visible
 
 MAX_SERIES = 10_000
@@ -98,12 +98,13 @@ class _Metrics(Collector):
         )
         counts, labels = counts.sort_by("group_id"), {"consumergroup": "group_id"}
         yield self._rows("kafka_consumergroup_members", "Members of a group", labels, counts, "members")
-        offsets = self._facts.offsets
-        if len(offsets) <= self._max:
-            rows = offsets.rows(np.arange(len(offsets)), "group_id", "topic", "partition", "committed_offset")
+        committed = self._facts.run.rows("offsets")
+        if committed <= self._max:
+            offsets = self._facts.offsets
+            rows = offsets.rows(np.arange(committed), "group_id", "topic", "partition", "committed_offset")
         else:
             rows = pa.table({name: [] for name in ("group_id", "topic", "partition", "committed_offset")})
-            self._left_out["kafka_consumergroup_current_offset"] = len(offsets)
+            self._left_out["kafka_consumergroup_current_offset"] = committed
         name = "kafka_consumergroup_current_offset"
         yield self._rows(name, "Committed offset", _OFFSET_KEY, rows, "committed_offset")
 
@@ -113,14 +114,12 @@ class _Metrics(Collector):
         yield self._one("regroup_lag", "Records that groups are behind, together", self._report["lag"]["total"])
         known = self._lag.partitions.filter(pc.is_valid(self._lag.partitions["lag"]))
         # The largest lag stays when there are too many.
-        order = [("lag", "descending"), *((name, "ascending") for name in _OFFSET_KEY.values())]
-        yield self._rows("kafka_consumergroup_lag", "Lag of a partition", _OFFSET_KEY, known.sort_by(order), "lag")
-        by_topic = known.group_by(["group_id", "topic"]).aggregate([("lag", "sum")])
-        order = [("lag_sum", "descending"), ("group_id", "ascending"), ("topic", "ascending")]
-        labels = {"consumergroup": "group_id", "topic": "topic"}
-        yield self._rows(
-            "kafka_consumergroup_lag_sum", "Lag of a group in a topic", labels, by_topic.sort_by(order), "lag_sum"
-        )
+        rows = largest_first(known)
+        yield self._rows("kafka_consumergroup_lag", "Lag of a partition", _OFFSET_KEY, rows, "lag")
+        self._left_out["kafka_consumergroup_lag"] += self._lag.known - rows.num_rows
+        order = [("lag", "descending"), ("group_id", "ascending"), ("topic", "ascending")]
+        labels, rows = {"consumergroup": "group_id", "topic": "topic"}, self._lag.topics.sort_by(order)
+        yield self._rows("kafka_consumergroup_lag_sum", "Lag of a group in a topic", labels, rows, "lag")
         groups = self._lag.groups
         with_lag = groups.filter(pc.is_valid(groups["lag"]))
         with_lag = with_lag.append_column("cluster", pa.array([self._cluster] * with_lag.num_rows, pa.string()))

@@ -93,7 +93,7 @@ def _scope(facts: Facts) -> Document:
         "segments": len(manifest["inputs"]),
         "groups": len(facts.groups),
         "members": len(facts.members),
-        "committed_offsets": len(facts.offsets),
+        "committed_offsets": facts.run.rows("offsets"),
         "pending_offsets": len(facts.table("pending_offsets")),
         "state_hash": manifest["state_hash"],
     }
@@ -137,8 +137,8 @@ def _lag(lag: Lag) -> Document:
     statuses = Counter(lag.groups["status"].to_pylist())
     return {
         "groups": lag.groups.num_rows,
-        "partitions": lag.partitions.num_rows,
-        "total": pc.sum(lag.partitions["lag"]).as_py() or 0,
+        "partitions": lag.count,
+        "total": lag.total,
         "statuses": dict(sorted(statuses.items())),
         "largest": lag.groups.slice(0, EXAMPLES).to_pylist(),
         "left_out": max(lag.groups.num_rows - EXAMPLES, 0),
@@ -149,7 +149,7 @@ def _expiry(facts: Facts, found: Reconciliation) -> Document:
     """Offsets and groups that expire, by day, if nothing else happens."""
     retention = int(found.settings.limits["offsets_retention_ms"])
     document: Document = {"offsets_retention_ms": retention, "days": None, "soonest": [], "later": 0}
-    if len(facts.offsets) > MAX_FORECAST_OFFSETS:
+    if facts.run.rows("offsets") > MAX_FORECAST_OFFSETS:
         return document
     due: list[tuple[int, str, str]] = []
     for state in facts.run.states(whole_metadata=False):
@@ -181,8 +181,8 @@ def _day(time_ms: int) -> str:
 
 def _groups(facts: Facts) -> Document:
     """The groups with the most bytes in the log, and how much of them is dead."""
-    stats = facts.table("group_stats")
-    (stats_group, live_group), names = coded(stats.array("group_id"), facts.offsets.array("group_id"))
+    stats, committed = facts.table("group_stats"), facts.committed_by_group
+    (stats_group, live_group), names = coded(stats.array("group_id"), committed["group_id"].combine_chunks())
     count = len(names)
 
     def total(column: str, where: Any = slice(None)) -> Any:
@@ -193,7 +193,7 @@ def _groups(facts: Facts) -> Document:
     size, records, tombstones = total("size_bytes"), total("records"), total("tombstones")
     of_offsets = stats.numbers("key_type") <= 1
     commits, commit_bytes = total("records", of_offsets), total("size_bytes", of_offsets)
-    live = np.bincount(live_group, minlength=count)
+    live = np.bincount(live_group, committed["rows"].to_numpy(), minlength=count).astype(np.int64)
     # Records of one kind are about as long as each other, so their number gives the share that is dead.
     dead = commit_bytes - commit_bytes * np.minimum(live, commits) // np.maximum(commits, 1)
     heaviest = np.lexsort((np.arange(count), -size))[:EXAMPLES]
@@ -232,15 +232,15 @@ def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
 
 def _activity(facts: Facts) -> list[Document]:
     """Last commits of groups: committed offsets by day of their commit, the newest days."""
-    time = facts.offsets.numbers("commit_timestamp_ms")
-    age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
-    days, counts = np.unique(np.clip(age, 0, CALENDAR_DAYS - 1), return_counts=True)
-    by_day = dict(zip(days.tolist(), counts.tolist(), strict=True))
+    by_day = np.zeros(CALENDAR_DAYS, np.int64)
+    for time in facts.offsets.blocks_of("commit_timestamp_ms"):
+        age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
+        by_day += np.bincount(np.clip(age, 0, CALENDAR_DAYS - 1), minlength=CALENDAR_DAYS)
     return [
         {
             "day": _day(facts.now_ms - day * DAY_MS),
             "and_earlier": day == CALENDAR_DAYS - 1,
-            "committed_offsets": by_day.get(day, 0),
+            "committed_offsets": int(by_day[day]),
         }
         for day in reversed(range(CALENDAR_DAYS))
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,11 @@ class Columns:
             rows = pa.concat_tables([target.empty_table(), *found]).unify_dictionaries()
             for name in target.names:
                 self._arrays[name] = rows[name].combine_chunks()
+
+    def blocks_of(self, column: str) -> Iterator[Int64s]:
+        """Values of a column of integers without nulls, which need not be in memory whole."""
+        for _, rows in self._run.blocks(self.table, pa.schema([self.schema.field(column)]), SMALL_ROWS):
+            yield rows[column].to_numpy()
 
     def each(self, column: str, measure: Callable[[pa.Array], Int64s]) -> Int64s:
         """``measure`` (int64, one a value) of a column of text that need not be in memory whole."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.rules.catalogue import RULES
-from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.facts import Facts, Part
 from coordinator_core.rules.findings import FINDINGS, findings_of, in_order
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.rules.needs import NEED_OPTIONS
@@ -107,6 +107,19 @@ def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all:
     return found
 
 
+def find_in_parts(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
+    """:func:`find` of rules that are not across, with the columns of a part of ``facts`` in memory."""
+    by_group: dict[bool, list[Rule]] = {True: [], False: []}
+    for rule in rules:
+        by_group[rule.by_group].append(rule)
+
+    def ask(part: Part) -> list[Hits]:
+        asked = [*(by_group[False] if part.has_partitions else ()), *(by_group[True] if part.has_groups else ())]
+        return find(part.facts, asked, settings, is_all=is_all and part.facts is facts)
+
+    return [hits for found in facts.each_part(ask) for hits in found]
+
+
 def reconciled(
     facts: Facts, chosen: Chosen, found: Iterable[Hits], settings: RuleSettings = _NO_SETTINGS
 ) -> Reconciliation:
@@ -132,7 +145,10 @@ def evaluate(
     Pure: the time is the run's ``now_ms``, the order of findings depends on nothing but the findings.
     """
     chosen = chosen_rules(facts, codes)
-    return reconciled(facts, chosen, find(facts, chosen.evaluated, settings, is_all=True), settings)
+    across = [rule for rule in chosen.evaluated if rule.across]
+    of_parts = [rule for rule in chosen.evaluated if not rule.across]
+    found = find(facts, across, settings, is_all=True) + find_in_parts(facts, of_parts, settings, is_all=True)
+    return reconciled(facts, chosen, found, settings)
 
 
 def _muted(rule: Rule, findings: pa.Table, mutes: Sequence[Mute], now_ms: int) -> pa.Table:

@@ -172,6 +172,8 @@ EXPIRED = Rule(
     "coordinator in the log of the partition's leader; see also: regroup expire.",
     message="{topic}-{partition} has been due for {expired_ms} ms ({reason})",
     reads=("offsets", "groups", "members"),
+    # A group that cannot be deleted ends the sweep of its partition.
+    of_partition=True,
     thresholds=("offsets_retention_ms", "expiry_grace_ms"),
     find=_expired,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupState, GroupType
+from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined
 from coordinator_core.rules.needs import Need
+from coordinator_core.rules.parts import PART_ROWS, GroupRange, RunPart, committed_by_group, divided
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
 
@@ -40,6 +42,16 @@ class Assigned:
     partition: Int64s
 
 
+@dataclass(frozen=True)
+class Part:
+    """``facts`` of a part of a run: whole offsets partitions (``has_partitions``), or some groups of one. Each group is
+    in one part with ``has_groups``, each offsets partition in one with ``has_partitions``."""
+
+    facts: Facts
+    has_partitions: bool = True
+    has_groups: bool = True
+
+
 @dataclass
 class Facts:
     """One run, and the facts besides it; columns are read when they are asked for."""
@@ -61,6 +73,39 @@ class Facts:
     @property
     def now_ms(self) -> int:
         return self.run.now_ms
+
+    def each_part(self, ask: Callable[[Part], T]) -> list[T]:
+        """What ``ask`` tells of each part, which it must not keep: these facts, or where that would be more than some
+        :data:`PART_ROWS` committed offsets in both runs together, facts of some partitions, or of some groups of one.
+        """
+        found = []
+        for part in self._parts():
+            found.append(ask(part))
+            if part.facts is not self:
+                del part
+                give_back_freed_memory()
+        return found
+
+    def _parts(self) -> Iterator[Part]:
+        runs = [self.run] if self.previous is None else [self.run, self.previous.run]
+        if sum(run.rows("offsets") for run in runs) <= PART_ROWS:
+            yield Part(self)
+            return
+        partitions = {int(name) for run in runs for name in run.manifest["cut"]}
+        committed = [self.committed_by_group, *([] if self.previous is None else [self.previous.committed_by_group])]
+        for numbers, ranges in divided(partitions, pa.concat_tables(committed), PART_ROWS):
+            yield Part(self._part(numbers), has_groups=not ranges)
+            for groups in ranges:
+                yield Part(self._part(numbers, groups), has_partitions=False)
+
+    def _part(self, partitions: Collection[int], groups: GroupRange | None = None) -> Facts:
+        previous = None if self.previous is None else self.previous._part(partitions, groups)
+        return Facts(RunPart.of(self.run, partitions, groups), self.topics, previous, self.extra)
+
+    @cached_property
+    def committed_by_group(self) -> pa.Table:
+        """:func:`parts.committed_by_group` of the run."""
+        return committed_by_group(self.run)
 
     @cached_property
     def profile(self) -> Profile:

@@ -8,15 +8,17 @@ of Burrow's statuses that two moments can show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Int64s, combined_pair
-from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.facts import Facts, Part
 from coordinator_core.rules.history import matched_offsets
 from coordinator_core.rules.topics import lag_between
 
@@ -77,19 +79,84 @@ LAG = pa.schema(
 retention deletes is one that the group has not read."""
 
 
+KEPT = 100_000
+"""Partitions that are kept of a run that is looked at in parts."""
+
+
 @dataclass(frozen=True)
 class Lag:
-    """``partitions`` is of schema ``LAG``; ``groups`` has a row for each group in it."""
+    """``partitions`` is of schema ``LAG``; of a run in parts (:meth:`Facts.each_part`), :data:`KEPT` with the largest
+    lags. There are ``count``, of which ``known`` have a lag, ``total`` together.
+
+    ``groups`` has a row for each group, ``topics`` for each group and topic with a known lag, which is the sum.
+    """
 
     partitions: pa.Table
     groups: pa.Table
+    topics: pa.Table
+    count: int
+    known: int
+    total: int
 
 
 def lag_of(facts: Facts) -> Lag | None:
     """Lag of every committed offset whose partition's end is known; ``None`` without a topic snapshot."""
-    topics = facts.topics
-    if topics is None:
+    if facts.topics is None:
         return None
+
+    def of_part(part: Part) -> Lag | None:
+        if not part.has_groups:
+            return None
+        partitions = _partitions(part.facts)
+        return _lag(partitions) if part.facts is facts else _largest(_lag(partitions))
+
+    parts = [lag for lag in facts.each_part(of_part) if lag is not None]
+    return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def largest_first(partitions: pa.Table) -> pa.Table:
+    """Rows of schema ``LAG``: the largest lag first, none last."""
+    by_name = [(name, "ascending") for name in ("group_id", "topic", "partition")]
+    return partitions.sort_by([("lag", "descending"), *by_name])
+
+
+def _lag(partitions: pa.Table) -> Lag:
+    known = partitions.filter(pc.is_valid(partitions["lag"]))
+    return Lag(
+        partitions=partitions,
+        groups=_of_groups(partitions),
+        topics=_of_topics(known),
+        count=partitions.num_rows,
+        known=known.num_rows,
+        total=pc.sum(known["lag"]).as_py() or 0,
+    )
+
+
+def _largest(lag: Lag) -> Lag:
+    return replace(lag, partitions=largest_first(lag.partitions).slice(0, KEPT).combine_chunks())
+
+
+def _together(parts: Sequence[Lag]) -> Lag:
+    """Lag of a run from that of its parts, which have no group in common."""
+    whole = Lag(
+        partitions=pa.concat_tables(part.partitions for part in parts),
+        groups=_in_order(pa.concat_tables(part.groups for part in parts)),
+        topics=_of_topics(pa.concat_tables(part.topics for part in parts)),
+        count=sum(part.count for part in parts),
+        known=sum(part.known for part in parts),
+        total=sum(part.total for part in parts),
+    )
+    return _largest(whole)
+
+
+def _of_topics(rows: pa.Table) -> pa.Table:
+    summed = rows.group_by(["group_id", "topic"]).aggregate([("lag", "sum")])
+    return summed.select(["group_id", "topic", "lag_sum"]).rename_columns(["group_id", "topic", "lag"])
+
+
+def _partitions(facts: Facts) -> pa.Table:
+    topics = facts.topics
+    assert topics is not None
     offsets = facts.offsets
     at = facts.offset_place
     known = np.flatnonzero((at >= 0) & (topics.end[at] >= 0)) if len(topics.end) else np.zeros(0, np.int64)
@@ -110,8 +177,7 @@ def lag_of(facts: Facts) -> Lag | None:
         "status": _labels(status),
     }
     committed_rows = pa.table([columns[name].cast(LAG.field(name).type) for name in LAG.names], schema=LAG)
-    table = pa.concat_tables([committed_rows, _without_commit(facts)])
-    return Lag(table, _of_groups(table))
+    return pa.concat_tables([committed_rows, _without_commit(facts)])
 
 
 def _labels(status: Int64s) -> pa.Array:
@@ -196,4 +262,8 @@ def _of_groups(partitions: pa.Table) -> pa.Table:
             "status": worst,
         }
     )
-    return renamed.sort_by([("lag", "descending"), ("offsets_partition", "ascending"), ("group_id", "ascending")])
+    return _in_order(renamed)
+
+
+def _in_order(groups: pa.Table) -> pa.Table:
+    return groups.sort_by([("lag", "descending"), ("offsets_partition", "ascending"), ("group_id", "ascending")])

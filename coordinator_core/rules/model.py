@@ -12,6 +12,7 @@ import pyarrow as pa
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from coordinator_core.releases import Profile, profile_names
 from coordinator_core.rules.needs import Need
+from coordinator_core.runs.schemas import TABLES
 
 if TYPE_CHECKING:
     from coordinator_core.rules.facts import Facts
@@ -83,7 +84,8 @@ class Rule:
     ``message`` is a template over the columns of the table that ``find`` returns.  ``applies``
     says of a profile whether the rule is one for it (``None``: for all).  ``also`` are the codes that the
     notes on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all offsets
-    partitions at once; of any other it is the same to ask it about some of them, and then about the rest.
+    partitions at once; of any other it is the same to ask it about some of them, and then about the rest.  One that is
+    ``of_partition`` looks at all groups of an offsets partition at once (:attr:`by_group`).
     """
 
     code: str
@@ -100,7 +102,15 @@ class Rule:
     thresholds: tuple[str, ...] = ()
     applies: Callable[[Profile], bool] | None = None
     across: bool = False
+    of_partition: bool = False
     also: tuple[str, ...] = ()
+
+    @property
+    def by_group(self) -> bool:
+        """Whether it is the same to ask about some groups of an offsets partition, and then about the rest: of rules
+        that read nothing but rows of groups, unless they say otherwise."""
+        of_groups = bool(self.reads) and all("group_id" in TABLES[name].arrow.names for name in self.reads)
+        return of_groups and not (self.across or self.of_partition)
 
     @property
     def profiles(self) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -104,16 +105,30 @@ def merged_partitions(
 
 
 def merged_one_by_one(
-    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+    source: Snapshot | Pin,
+    profile: Profile,
+    columns: Sequence[str],
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    cache: FoldCache | None = None,
 ) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
-    """Like :func:`merged_partitions`, with folds and columns of one partition in memory: no segment of the next is
-    read before it is asked for."""
+    """Like :func:`merged_partitions`, with folds of one partition in memory: no segment of the next is read before it
+    is asked for. Committed offsets have these ``columns`` only; they are read from a file, which the next replaces."""
+    from coordinator_core.merge.shards import store_rows
+
     snapshot = snapshot_of(source)
-    for log in snapshot.partitions:
-        of_log = replace(snapshot, partitions=(log,))
-        part = replace(source, snapshot=of_log) if isinstance(source, Pin) else of_log
-        yield from merged_partitions(part, profile, on_damage=on_damage, cache=cache)
-        give_back_freed_memory()
+    with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
+        for log in snapshot.partitions:
+            of_log = replace(snapshot, partitions=(log,))
+            part = replace(source, snapshot=of_log) if isinstance(source, Pin) else of_log
+            [(merged, facts)] = merged_partitions(part, profile, on_damage=on_damage, cache=cache)
+            told = partial(dict, merged.groups)
+            # What the folds took to be made; then the values, which are several times as much as the columns.
+            give_back_freed_memory()
+            stored = store_rows(merged.offsets, os.path.join(directory, "offsets"), columns)
+            merged = replace(merged, offsets=stored, tell_groups=told)
+            give_back_freed_memory()
+            yield merged, facts
 
 
 def replay_to_run(

@@ -65,6 +65,10 @@ class Run:
     def has_table(self, name: str) -> bool:
         return name in self.manifest["tables"]
 
+    def rows(self, name: str) -> int:
+        """Rows of a table, by the manifest."""
+        return int(self.manifest["tables"][name]["rows"])
+
     def table_hash(self, name: str) -> str | None:
         """Digest of the rows of a table; ``None`` where the run has no such table."""
         return str(self.manifest["tables"][name]["hash"]) if self.has_table(name) else None
@@ -115,7 +119,7 @@ class Run:
         try:
             for path, proof in self.parquet_files(name):
                 with open_parquet(path, proof, read_dictionary=dictionaries) as parquet, parsing(path):
-                    for rows in self._blocks(path, parquet, schema, block_rows):
+                    for rows in self._blocks(name, path, parquet, schema, block_rows):
                         yield path, rows
                         read += rows.num_rows
         except KeyError as error:
@@ -126,7 +130,9 @@ class Run:
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         self._check_rows(name, read)
 
-    def _blocks(self, path: str, parquet: pq.ParquetFile, schema: pa.Schema, block_rows: int) -> Iterator[pa.Table]:
+    def _blocks(
+        self, name: str, path: str, parquet: pq.ParquetFile, schema: pa.Schema, block_rows: int
+    ) -> Iterator[pa.Table]:
         return blocks(path, parquet, schema, block_rows=block_rows)
 
     def _check_rows(self, name: str, read: int) -> None:

@@ -117,6 +117,7 @@ def _forecast(
     from coordinator_core.lifecycle.approved import expiry_row
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
+    from coordinator_core.lifecycle.expiring import OFFSET_COLUMNS
     from coordinator_core.lifecycle.forecast import forecast
     from coordinator_core.lifecycle.forensics import compacted_sizes
     from coordinator_core.log.reader import OnDamage
@@ -137,7 +138,7 @@ def _forecast(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
-    replayed = merged_one_by_one(pin, profile, on_damage=on_damage, cache=cache_of_environment())
+    replayed = merged_one_by_one(pin, profile, OFFSET_COLUMNS, on_damage=on_damage, cache=cache_of_environment())
     facts_of_plan: Document = {
         "profile": profile.label,
         "now_ms": now,

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
+from coordinator_core.reports.run_metrics import run_metrics
+from coordinator_core.reports.run_report import run_report
+from coordinator_core.rules import facts as facts_module
+from coordinator_core.rules import lag as lag_module
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
-from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.facts import Facts, Part
 from coordinator_core.rules.findings import SUBJECT
+from coordinator_core.rules.lag import lag_of, largest_first
+from coordinator_core.rules.parts import GroupRange, divided
 from coordinator_core.rules.settings import RuleSettings, settings_from
+from tests.lifecycle.random_groups import TOPICS as RANDOM_TOPICS
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.log.builders import NOW_MS
 from tests.rules.faults import FAULTS
-from tests.rules.logs import Log, classic, commit, empty_group, one
+from tests.rules.logs import TOPICS, Log, classic, commit, empty_group, one
 
 DAY_MS = 86_400_000
 SETTINGS = RuleSettings()
@@ -27,16 +37,31 @@ PARTITIONS = 40
 RELEASES = ("3.8.1", "4.0.0", "4.3.1")
 
 
-def random_log(seed: int, release: str) -> Log:
+def random_log(seed: int, release: str, count: int = PARTITIONS) -> Log:
     """Groups of every kind, some in a partition that does not load, or whose sweep fails."""
     groups = RandomGroups(seed, now_ms=NOW_MS - GRACE_MS, retention_ms=RETENTION_MS, soon_ms=DAY_MS)
     partitions = {}
-    for number in range(PARTITIONS):
+    for number in range(count):
         log = Appended(0, 0, NOW_MS)
         for group in range(3):
             groups.write(log, f"g{number}-{group}")
         partitions[number] = b"".join(log.batches)
-    return Log(partitions, release=release, now_ms=NOW_MS, num_partitions=PARTITIONS)
+    return Log(partitions, release=release, now_ms=NOW_MS, num_partitions=count)
+
+
+def topics_of_random_groups() -> dict[str, Any]:
+    """The topics of random groups, of another length each."""
+    like = TOPICS["topics"][0]
+    partitions = [like["partitions"][0] | {"partition": number, "start_offset": 0} for number in range(4)]
+    topics = [
+        {
+            "name": name,
+            "topic_id": f"AAAAAAAAAAEAAAAAAAA{number:02}g",
+            "partitions": [one | {"end_offset": 1000 * (number + 1) + one["partition"]} for one in partitions],
+        }
+        for number, name in enumerate(RANDOM_TOPICS)
+    ]
+    return TOPICS | {"topics": [*topics, *TOPICS["topics"][1:]]}
 
 
 def expired(facts: Facts) -> set[tuple[Any, ...]]:
@@ -122,3 +147,91 @@ def test_of_the_hits_of_a_group_the_first_stands_for_all(log: Log, tmp_path: Pat
 
 def _subject(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple((row[name] is None, row[name]) for name in SUBJECT)
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
+    """Parts of one committed offset, or of the groups that have more; those that were asked for."""
+    asked: list[Part] = []
+    every = Facts._parts
+
+    def seen(self: Facts) -> Any:
+        for part in every(self):
+            asked.append(part)
+            yield part
+
+    monkeypatch.setattr(facts_module, "PART_ROWS", 1)
+    monkeypatch.setattr(Facts, "_parts", seen)
+    return asked
+
+
+def anew(facts: Facts) -> Facts:
+    """The same facts, of which nothing was read yet."""
+    return Facts(facts.run, facts.topics, None if facts.previous is None else anew(facts.previous), facts.extra)
+
+
+def test_parts_of_a_run_say_what_the_run_says(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Findings, report, lag and metrics, of two runs of which each has groups that the other lacks."""
+    log = replace(random_log(3, "4.3.1", 6), topics=topics_of_random_groups(), previous=random_log(4, "4.3.1", 7))
+    facts = log.facts(tmp_path)
+    whole = evaluate(facts)
+    report, lag = run_report(facts, whole)
+    metrics = run_metrics(report, facts, lag)
+    offsets = len(facts.offsets)
+
+    parts: list[Part] = request.getfixturevalue("parts")
+    facts = anew(facts)
+    again = evaluate(facts)
+    groups = [len(part.facts.offsets) for part in parts if part.has_groups]
+    assert sum(groups) == offsets
+    assert np.count_nonzero(groups) > 6
+    kinds = {(part.has_partitions, part.has_groups) for part in parts}
+    assert kinds == {(True, False), (False, True)}
+    assert again.findings == whole.findings
+    found, found_lag = run_report(facts, again)
+    assert found == report
+    assert lag is not None
+    assert found_lag is not None
+    assert lag.known > 0
+    assert (found_lag.groups, found_lag.count, found_lag.known) == (lag.groups, lag.count, lag.known)
+    assert run_metrics(found, facts, found_lag) == metrics
+
+
+@pytest.mark.parametrize("code", list(FAULTS))
+def test_each_fault_is_found_in_parts(code: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    log = FAULTS[code]
+    settings = settings_from(log.settings, RULES)
+    facts = log.facts(tmp_path)
+    whole = evaluate(facts, settings)
+    parts: list[Part] = request.getfixturevalue("parts")
+    assert evaluate(anew(facts), settings).findings == whole.findings
+    assert parts
+
+
+def test_of_the_lags_of_a_large_run_the_largest_stay(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = replace(random_log(3, "4.3.1", 6), topics=topics_of_random_groups()).facts(tmp_path)
+    every = lag_of(facts)
+    assert every is not None
+    assert every.partitions.num_rows == every.count > 3
+    request.getfixturevalue("parts")
+    monkeypatch.setattr(lag_module, "KEPT", 3)
+    few = lag_of(anew(facts))
+    assert few is not None
+    assert few.partitions == largest_first(every.partitions).slice(0, 3)
+    assert (few.groups, few.count, few.total) == (every.groups, every.count, every.total)
+
+
+def test_a_part_has_so_many_rows_beside_its_first_group() -> None:
+    committed = pa.table(
+        {
+            "offsets_partition": pa.array([0, 0, 0, 1, 2, 3, 3, 3], pa.int32()),
+            "group_id": ["b", "a", "é", "a", "a", "large", "m", "z"],
+            "rows": [4, 4, 4, 3, 3, 30, 1, 1],
+        }
+    )
+    first, middle, *rest = divided([0, 1, 2, 3, 4, 5], committed, 8)
+    assert first == ([0], [GroupRange("", "b"), GroupRange("b", None)])
+    assert middle == ([1, 2], [])
+    assert rest == [([3], [GroupRange("", None)]), ([4, 5], [])]

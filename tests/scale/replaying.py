@@ -23,6 +23,15 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Output of a process, its largest resident set and its CPU seconds."""
+
+    text: str
+    peak_bytes: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
 class Replayed:
     """A published run, its summary, and of the process that made it the largest resident set and the CPU seconds."""
 
@@ -37,16 +46,23 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
 
     With ``data_bytes`` the process is refused more memory of its own (heap, stacks; not mapped files).
     """
+    arguments = ["replay", str(log), "--output", str(output), "--cluster", "scale", "--kafka-version", "4.3.1"]
+    done = measured([*arguments, "--engine", engine, "--no-fold-cache"], data_bytes=data_bytes)
+    summary = json.loads(done.text)
+    return Replayed(Path(summary["run"]), summary, done.peak_bytes, done.cpu_seconds)
+
+
+def measured(arguments: Sequence[str], *, data_bytes: int | None = None) -> Measured:
+    """``regroup`` with these arguments and ``--format json``; ``data_bytes`` is that of :func:`replay`."""
     # Other allocators take address space ahead of need, which the limit counts.
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-    command = [sys.executable, "-m", "coordinator_core", "replay", str(log), "--output", str(output)]
-    command += ["--cluster", "scale", "--kafka-version", "4.3.1", "--engine", engine, "--no-fold-cache"]
+    command = [sys.executable, "-m", "coordinator_core", *arguments]
 
     def limit() -> None:
         if data_bytes is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
-    # Spark's warnings are no part of the summary.
+    # Spark's warnings are no part of the output.
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [*command, "--format", "json"],
@@ -62,8 +78,7 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         assert process.returncode == 0, text + errors.read().decode()
-    summary = json.loads(text)
-    return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
+    return Measured(text, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
 
 
 def replay_and_check(log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None) -> Replayed:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import SegmentFile
 from tests.bench.generator import Truth, Workload, generate
 from tests.bench.truth import check_truth
-from tests.scale.replaying import MIB, SCALE, replay, replay_and_check
+from tests.scale.replaying import MIB, SCALE, measured, replay, replay_and_check
 from tests.scale.watching import Watch
 
 BASE_OFFSET = np.dtype(">i8")
@@ -67,6 +68,16 @@ def test_a_giant_partition_in_spark(place: Path) -> None:
     check_truth(replayed.run, truths)
     assert worker.processes > 1
     assert worker.peak < 1024 * MIB
+
+
+def test_the_report_of_a_large_run_has_a_part_of_it_in_memory(place: Path) -> None:
+    """All columns of its committed offsets, as they were once held, are a gigabyte."""
+    partitions = 6 * SCALE
+    workload = Workload("report", 120_000_000, offset_keys=1_000_000, partitions=partitions, in_turn=True)
+    truths = generate(workload, place / "log")
+    replayed = replay_and_check(place / "log", truths, place / "runs")
+    done = measured(["report", str(replayed.run), "--no-log", "--format", "json"], data_bytes=640 * MIB)
+    assert json.loads(done.text)["scope"]["committed_offsets"] == sum(truth.live_offset_keys for truth in truths)
 
 
 def test_two_hundred_thousand_groups(place: Path) -> None:
