@@ -92,6 +92,8 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     if not topics:
         return
     held = [key for key, versions in group.versions.items() if versions[-1].end is None and key.topic in topics]
+    if any(group.versions[key][-1].last_place > last.place for key in held):
+        return  # Somebody reads them, whatever the assignment says.
     yield Explanation(
         "nothing-assigned",
         Severity.WARNING,
