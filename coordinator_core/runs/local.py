@@ -122,11 +122,11 @@ def merged_one_by_one(
             of_log = replace(snapshot, partitions=(log,))
             part = replace(source, snapshot=of_log) if isinstance(source, Pin) else of_log
             [(merged, facts)] = merged_partitions(part, profile, on_damage=on_damage, cache=cache)
-            told = partial(dict, merged.groups)
+            groups = dict(merged.groups)
             # What the folds took to be made; then the values, which are several times as much as the columns.
             give_back_freed_memory()
             stored = store_rows(merged.offsets, os.path.join(directory, "offsets"), columns)
-            merged = replace(merged, offsets=stored, tell_groups=told)
+            merged = replace(merged, offsets=stored, tell_groups=groups.copy)
             give_back_freed_memory()
             yield merged, facts
 
