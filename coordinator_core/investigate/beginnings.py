@@ -36,47 +36,53 @@ def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
     key, first, change = begun[0]
     partitions = count(len(begun), "partition")
     unread = sum(one.first.first.committed_offset for one in begun)
-    yield Explanation(
-        "partition-begun-late",
-        Severity.INFO,
+    yield _begun_late(
+        group,
+        begun,
         f"{key.topic} got more partitions: {were(len(begun), 'new one')} first owned in generation "
         f"{change.generation} of {group.group_id} at {moment(change.place.timestamp_ms)}; the first commit of "
         f"{key.topic}-{key.partition} is {first.first.committed_offset} (record {first.place.record_offset}). "
         f"auto.offset.reset=latest, the default, begins at the end, and skips what was written before the members "
         f"found the new {partitions}: up to {unread:,} records that this group has never committed.",
-        first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(change)],
-        evidence=[
-            Event(one.first.place, f"first commit of {one.key.topic}-{one.key.partition}") for one in begun[:_SHOWN]
-        ],
-        not_this=[
-            "No committed offset was lost: there was none of these partitions.",
-            "With auto.offset.reset=earliest nothing was skipped: then they were read up to there before the first "
-            "commit.",
-        ],
-        now=[
+        "then they were read up to there before the first commit.",
+        [
             "See what is left of them, and from which time: kafka-get-offsets.sh --bootstrap-server HOST:9092 "
             f"--topic {key.topic} --time earliest",
             f"To read them, stop the consumers and set these partitions to 0: {from_file(group.group_id)}",
             "Before partitions are added: auto.offset.reset=earliest, or by_duration:PT1H from Kafka 4.0 on "
             "(KAFKA-12478, KIP-1106); a smaller metadata.max.age.ms finds them sooner.",
         ],
-        restore={one.key: 0 for one in begun},
     )
 
 
 def _at_second_start(group: GroupHistory, begun: Sequence[_Begun]) -> Explanation:
     key, first, change = begun[0]
-    return Explanation(
-        "partition-begun-late",
-        Severity.INFO,
+    return _begun_late(
+        group,
+        begun,
         f"{were(len(begun), 'partition')} owned in {group.group_id} since generation {change.generation} at "
         f"{moment(change.place.timestamp_ms)} and not committed before generation {first.generation}: "
         f"{key.topic}-{key.partition} begins at {first.first.committed_offset} (record {first.place.record_offset}). "
         "Who has no committed offset begins at auto.offset.reset at each start: with latest, what was written while "
         "nobody ran is skipped, although the group is not new.",
+        "its first commit was only late.",
+        [
+            "Set auto.offset.reset=earliest, or let the client commit its position at its first start, also of "
+            "partitions in which it has read nothing yet (Sarama, kafka-go and KafkaJS commit after a record only).",
+            f"To read what is left, stop the consumers and set these partitions to 0: {from_file(group.group_id)}",
+        ],
+    )
+
+
+def _begun_late(
+    group: GroupHistory, begun: Sequence[_Begun], verdict: str, with_earliest: str, now: list[str]
+) -> Explanation:
+    """``with_earliest`` says what it was with ``auto.offset.reset=earliest``."""
+    _, first, change = begun[0]
+    return Explanation(
+        "partition-begun-late",
+        Severity.INFO,
+        verdict,
         first.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -86,13 +92,9 @@ def _at_second_start(group: GroupHistory, begun: Sequence[_Begun]) -> Explanatio
         ],
         not_this=[
             "No committed offset was lost: there was none of these partitions.",
-            "With auto.offset.reset=earliest nothing was skipped: its first commit was only late.",
+            f"With auto.offset.reset=earliest nothing was skipped: {with_earliest}",
         ],
-        now=[
-            "Set auto.offset.reset=earliest, or let the client commit its position at its first start, also of "
-            "partitions in which it has read nothing yet (Sarama, kafka-go and KafkaJS commit after a record only).",
-            f"To read what is left, stop the consumers and set these partitions to 0: {from_file(group.group_id)}",
-        ],
+        now=now,
         restore={one.key: 0 for one in begun},
     )
 
