@@ -180,7 +180,7 @@ def _held(results: Iterator[SegmentResult], most_bytes: int) -> tuple[list[Segme
     held, size = [], 0
     for result in results:
         held.append(result)
-        # Columns without rows take a while to say so.
+        # Of most folds there are no rows, and asking each empty column for its size takes long.
         size += result.fold.nbytes if result.fold is not None and result.fold.has_rows else 0
         if size > most_bytes:
             return held, False
