@@ -411,15 +411,14 @@ class HistoryReader:
                 history.longest_metadata, history.longest_place = len(metadata), place
         committed = replayer.replay_commit(batch, records, record, key, key_type, version, value)
         kept = "" if self._texts is None else self._texts.add(metadata)
+        found = self._version(committed, kept, place, group, owner, bool(members))
+        found.told = hash(metadata)
         if committed.producer_id is not None:
             epochs = history.producers.setdefault(batch.producer_id, [])
             if not epochs or epochs[-1][0] != batch.producer_epoch:
                 epochs.append((batch.producer_epoch, place))
-            pending = self._version(committed, kept, place, group, owner, bool(members))
-            self._pending.setdefault(batch.producer_id, {})[key] = pending
+            self._pending.setdefault(batch.producer_id, {})[key] = found
             return
-        found = self._version(committed, kept, place, group, owner, bool(members))
-        found.told = hash(metadata)
         self._add(key, found, history)
 
     def _version(
