@@ -48,7 +48,7 @@ from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 _LONG_NAMES = 1000
 """Characters from which on a name is kept once, and not with each offset key."""
-_MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
+_MEMBER_TYPES = frozenset({5, 10, 19})
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
 _ASSIGNMENT_TYPE = 8
