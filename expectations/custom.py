@@ -95,9 +95,10 @@ class _UnexpectedRows(TableMetricProvider):
 
 
 def _summary(rows: pa.Table, wrong: Wrong) -> dict[str, Any]:
-    places = np.zeros(0, np.int64) if wrong is None else np.flatnonzero(wrong)
+    places = np.flatnonzero([] if wrong is None else wrong)
     percent = len(places) / rows.num_rows * 100 if rows.num_rows else None
-    first = rows.take(places[:EXAMPLES]).to_pylist()
+    # Not Table.take, which makes one array of the chunks of each column.
+    first = [row for place in places[:EXAMPLES].tolist() for row in rows.slice(place, 1).to_pylist()]
     result = {
         "element_count": rows.num_rows,
         "unexpected_count": len(places),
