@@ -30,10 +30,10 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
 
 
 def columns_of(frame: pd.DataFrame, names: Sequence[str]) -> pa.Table:
-    """Table with these columns of a frame. Raises :class:`KeyError` when it has no such column."""
+    """Table with these columns of a frame. Raises :class:`LookupError`, in the words of GX, when there is none."""
     for name in names:
         if name not in frame.columns:
-            raise KeyError(f'The column "{name}" in BatchData does not exist.')
+            raise LookupError(f'Error: The column "{name}" in BatchData does not exist.')
     return pa.table([_arrow(frame[name]) for name in names], names=list(names))
 
 

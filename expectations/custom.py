@@ -1,8 +1,8 @@
 """Expectations of our own; importing this module registers them with GX.
 
-Those on rows look at Arrow columns as a whole: a metric of the table has the number of wrong rows and the first of them,
-and looks for single rows only where the smallest or largest value, or the number of nulls, says that there are any. GX's
-own expectations on rows look at one value after the other and copy the table several times for each of them.
+Those on rows look at Arrow columns as a whole: a metric of the table counts the unexpected rows and has the first of
+them. Single rows are looked at only where the smallest or largest value, or the number of nulls, says that there are
+any. GX's own expectations on rows look at one value after the other, and each copies the table several times.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _difference(declared: dict[str, str], found: dict[str, str]) -> str:
 class _UnexpectedRows(TableMetricProvider):
     """The result of an expectation on rows, as GX's own on several columns have it (``SUMMARY``)."""
 
-    value_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+    value_keys: tuple[str, ...] = ("column_list",)
 
     @metric_value(engine=PandasExecutionEngine)
     def _pandas(
@@ -84,14 +84,23 @@ class _UnexpectedRows(TableMetricProvider):
         **_: Any,
     ) -> dict[str, Any]:
         frame, *_rest = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
-        arguments = dict(metric_value_kwargs)
-        rows = columns_of(frame, arguments.pop("column_list"))
-        return _summary(rows, cls.wrong(rows, **arguments))
+        rows = columns_of(frame, metric_value_kwargs["column_list"])
+        return _summary(rows, cls.wrong(rows, metric_value_kwargs))
 
     @staticmethod
-    def wrong(rows: pa.Table, **arguments: Any) -> Wrong:
-        """The unexpected rows of a table with the columns of ``column_list``."""
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        """The unexpected rows of a table with the columns of ``column_list``; ``arguments`` are of ``value_keys``."""
         raise NotImplementedError
+
+
+def _mask(found: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Null is false."""
+    mask: npt.NDArray[np.bool_] = found.fill_null(False).to_numpy()
+    return mask
+
+
+def _either(one: Wrong, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    return other if one is None else one | other
 
 
 def _summary(rows: pa.Table, wrong: Wrong) -> dict[str, Any]:
@@ -137,12 +146,12 @@ class _RowsExpectation(BatchExpectation):
 
 class RowsOutsideCut(_UnexpectedRows):
     metric_name = "table.rows_outside_cut"
-    value_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
+    value_keys = ("column_list", "cut", "unseen")
 
     @staticmethod
-    def wrong(rows: pa.Table, *, cut: Mapping[str, Any], unseen: int | None, **_: Any) -> Wrong:
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         partitions, positions = rows.columns
-        bounds = {int(name): bounds for name, bounds in cut.items()}
+        bounds = {int(name): bounds for name, bounds in arguments["cut"].items()}
         first, last = _range(partitions)
         if first is not None and first == last and first in bounds and not partitions.null_count:
             lowest, highest = _range(positions)
@@ -153,10 +162,10 @@ class RowsOutsideCut(_UnexpectedRows):
         start, end = (pa.array([one[place] for one in bounds.values()], pa.int64()).take(known) for place in (0, 1))
         within = pc.and_(pc.greater_equal(positions, start), pc.less(positions, end))
         absent = pc.is_null(positions)
-        if unseen is not None:
-            absent = pc.or_(absent, pc.equal(positions, unseen).fill_null(False))
+        if arguments["unseen"] is not None:
+            absent = pc.or_(absent, pc.equal(positions, arguments["unseen"]).fill_null(False))
         is_good = pc.and_(pc.is_valid(known), pc.or_(absent, within.fill_null(False)))
-        return ~is_good.to_numpy()
+        return _mask(pc.invert(is_good))
 
 
 class ExpectRecordOffsetInsideCut(_RowsExpectation):
@@ -176,12 +185,12 @@ class ExpectRecordOffsetInsideCut(_RowsExpectation):
 
 class FindingsOfRule(_UnexpectedRows):
     metric_name = "table.findings_of_rule"
-    value_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
+    value_keys = ("column_list", "rule")
 
     @staticmethod
-    def wrong(rows: pa.Table, *, rule: str, **_: Any) -> Wrong:
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         of_rule, muted = rows.columns
-        return pc.and_(pc.equal(of_rule, rule).fill_null(False), pc.is_null(muted)).to_numpy()
+        return _mask(pc.and_(pc.equal(of_rule, arguments["rule"]), pc.is_null(muted)))
 
 
 class ExpectNoFindingOfRule(_RowsExpectation):
@@ -198,12 +207,11 @@ class RowsWithNull(_UnexpectedRows):
     metric_name = "table.rows_with_null"
 
     @staticmethod
-    def wrong(rows: pa.Table, **_: Any) -> Wrong:
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         found = None
         for column in rows.columns:
             if column.null_count:
-                is_null = pc.is_null(column).to_numpy()
-                found = is_null if found is None else found | is_null
+                found = _either(found, _mask(pc.is_null(column)))
         return found
 
 
@@ -215,18 +223,17 @@ class ExpectColumnsNotNull(_RowsExpectation):
 
 class RowsOutOfBounds(_UnexpectedRows):
     metric_name = "table.rows_out_of_bounds"
-    value_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
+    value_keys = ("column_list", "min_value", "max_value")
 
     @staticmethod
-    def wrong(rows: pa.Table, *, min_value: Any, max_value: Any, **_: Any) -> Wrong:
-        values = rows.column(1)
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        values, (smallest, largest) = rows.column(1), (arguments[name] for name in ("min_value", "max_value"))
         lowest, highest = _range(values)
         found = None
-        if min_value is not None and lowest is not None and lowest < min_value:
-            found = pc.less(values, min_value).fill_null(False).to_numpy()
-        if max_value is not None and highest is not None and highest > max_value:
-            above = pc.greater(values, max_value).fill_null(False).to_numpy()
-            found = above if found is None else found | above
+        if smallest is not None and lowest is not None and lowest < smallest:
+            found = _mask(pc.less(values, smallest))
+        if largest is not None and highest is not None and highest > largest:
+            found = _either(found, _mask(pc.greater(values, largest)))
         return found
 
 
@@ -254,13 +261,10 @@ class RepeatedRows(_UnexpectedRows):
     metric_name = "table.repeated_rows"
 
     @staticmethod
-    def wrong(rows: pa.Table, **_: Any) -> Wrong:
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         # Few rows share the first two columns, which are coordinates; the others need not be looked at.
         coordinates = rows.select(range(2))
-        if is_ordered(coordinates):
-            again = repeats(coordinates)
-        else:
-            again = _duplicated(coordinates)
+        again = repeats(coordinates) if is_ordered(coordinates) else _duplicated(coordinates)
         if not again.any():
             return None
         again[again] = _duplicated(rows.filter(pa.array(again)))

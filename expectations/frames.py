@@ -209,7 +209,7 @@ def _equal_to_last(rows: pa.Table) -> int:
     for column in rows.columns:
         found = pc.equal(column, column[-1])
         same = found if same is None else pc.and_(same, found)
-    return pc.sum(same).as_py()
+    return int(pc.sum(same).as_py())
 
 
 def hashes(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.uint64]:

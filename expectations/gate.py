@@ -227,6 +227,7 @@ def _validate(
 ) -> Validated:
     """The results of a suite on a table, batch by batch."""
     import great_expectations as gx
+
     from expectations.columns import frame_of
 
     _store(context, name, checks)
@@ -247,7 +248,7 @@ def _validate(
     for rows in batches:
         frame = {"dataframe": frame_of(rows)}
         if identifier is None:
-            outcome = checkpoint.run(batch_parameters=frame, expectation_parameters=values, run_id=run_id)
+            outcome: Any = checkpoint.run(batch_parameters=frame, expectation_parameters=values, run_id=run_id)
             [(identifier, result)] = outcome.run_results.items()
         else:
             # Without the checkpoint, which stores each result.

@@ -9,8 +9,10 @@ import pyarrow.compute as pc
 
 
 def is_ordered(rows: pa.Table) -> bool:
-    """Whether no row is less than the one before, by all columns. Columns with nulls, or of other types than integers and
-    text, have no order here."""
+    """Whether no row is less than the one before, by all columns.
+
+    Columns with nulls, or of other types than integers and text, have no order here.
+    """
     if not all(pa.types.is_integer(kind) or pa.types.is_string(kind) for kind in rows.schema.types):
         return False
     if any(column.null_count for column in rows.columns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_a_table_in_order_keeps_its_order(base: Run, tmp_path: Path) -> None:
     assert 8 < len(found) < 12
     assert pa.concat_tables(found).equals(rows)
     by = OFFSETS.key[:2]
-    for one, after in zip(found, found[1:], strict=False):
+    for one, after in pairwise(found):
         assert one.select(by).slice(one.num_rows - 1).to_pylist() != after.select(by).slice(0, 1).to_pylist()
 
 
