@@ -141,7 +141,7 @@ class _RowsExpectation(BatchExpectation):
         execution_engine: Any = None,
     ) -> dict[str, Any]:
         result = metrics[self.metric_dependencies[0]]
-        return {"success": result["unexpected_count"] == 0, "result": result}
+        return {"success": result["unexpected_count"] == 0, "result": dict(result)}
 
 
 class RowsOutsideCut(_UnexpectedRows):
