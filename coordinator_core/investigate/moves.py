@@ -9,9 +9,9 @@ from typing import Any
 
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
-from coordinator_core.history.read import SMALL_STEP
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, pace_of, rivals_of
 from coordinator_core.history.takeovers import takeovers_of
+from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
