@@ -129,6 +129,9 @@ def merged_one_by_one(
             merged = replace(merged, offsets=stored, tell_groups=groups.copy)
             give_back_freed_memory()
             yield merged, facts
+            # What the caller took for it, before the next is folded.
+            del merged, stored, groups
+            give_back_freed_memory()
 
 
 def replay_to_run(
