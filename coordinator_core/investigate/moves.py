@@ -94,9 +94,11 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
 
 def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = -sum(move.records for move in moves)
+    topics = len({move.key.topic for move in moves})
+    of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
-        f"{group.group_id}, by an admin client and not by a member: {records:,} records are read again."
+        f"{group.group_id}{of_topics}, by an admin client and not by a member: {records:,} records are read again."
     )
     back = consumer_groups(group.group_id, "--describe", "--offsets")
     return explanation(
