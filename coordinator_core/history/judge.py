@@ -189,14 +189,15 @@ class Judge:
             why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)
+        # What went at the same moment with one topic may have been idle for as long, whatever took it.
+        several = len(self._deletions.around(removal.place.timestamp_ms).topics) > 1
         alike = {
             group_id
             for other, group_id, at_ms in self._lessons.ages
-            # What went at the same moment may have been idle for as long, whatever took it.
             if least is not None
             and group_id != removal.offset_key.group_id
             and abs(other - least) <= least * _ALIKE
-            and abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS
+            and (several or abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS)
         }
         if alike:
             why += f", and offsets of {len(alike)} more groups went at that age"
@@ -231,8 +232,10 @@ class Judge:
         return max(own, default=-1) == removal.place.leader_epoch
 
     def _is_late(self, removal: Removal) -> bool:
-        """Whether brokers with the default retention would have removed it before."""
-        return (removal.age_ms or 0) > self._profile.expiry.default_offsets_retention_ms + _SWEEPS_MS
+        """Whether brokers with the default retention would have removed it before; members protect up to the moment in
+        which they subscribe no more."""
+        default = self._profile.expiry.default_offsets_retention_ms
+        return not removal.had_members and (removal.age_ms or 0) > default + _SWEEPS_MS
 
     def _at_once(self, removal: Removal) -> bool:
         """Whether another group lost offsets in the same moment, as by one request or the deletion of a topic."""
