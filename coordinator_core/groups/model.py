@@ -308,6 +308,10 @@ class TaskAssignment:
     standby: Tasks = field(default_factory=dict)
     warmup: Tasks = field(default_factory=dict)
 
+    def by_kind(self) -> dict[str, Tasks]:
+        """Tasks under the names that replies and tables have for their kinds."""
+        return {"active_tasks": self.active, "standby_tasks": self.standby, "warmup_tasks": self.warmup}
+
 
 @dataclass(slots=True)
 class StreamsMember:

@@ -24,7 +24,7 @@ from coordinator_core.history.model import (
     GroupHistory,
     Removal,
 )
-from coordinator_core.history.read import ONE_ACT_MS
+from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSweep
 
 _SWEEPS_MS = 1_200_000

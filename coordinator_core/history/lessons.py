@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_core.history.model import Deletions, GroupHistory, Removal, stretches
-from coordinator_core.history.read import ONE_ACT_MS
+from coordinator_core.history.removals import ONE_ACT_MS
 
 SHORTEST_RETENTION_MS = 60_000
 """``offsets.retention.minutes`` is at least 1."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from coordinator_core.groups.classic import consumer_assignment, consumer_subscription
-from coordinator_core.groups.model import ClassicGroup, ClassicMember, ConsumerGroup, Group, ShareGroup, StreamsGroup
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    ClassicMember,
+    ConsumerGroup,
+    Group,
+    OffsetKey,
+    ShareGroup,
+    StreamsGroup,
+)
 from coordinator_core.history.model import Member
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 
@@ -46,6 +54,29 @@ def members_of(group: Group | None, topic_names: Mapping[str, str]) -> tuple[Mem
                 )
                 for one in group.members.values()
             )
+
+
+def generation_of(group: Group | None) -> int | None:
+    """Generation of a classic group, epoch of others."""
+    if group is None:
+        return None
+    return group.generation if isinstance(group, ClassicGroup) else group.group_epoch
+
+
+def owner_of(members: Sequence[Member], key: OffsetKey) -> Member | None:
+    """The member whose partition it is: the only one, or as far as assignments tell."""
+    if len(members) == 1:
+        return members[0]
+    for member in members:
+        if member.partitions is not None and (key.topic, key.partition) in member.partitions:
+            return member
+    return None
+
+
+def succession(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[str, str], ...]:
+    """Static members that came back under a new member id: the old id and the new one of each."""
+    old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
+    return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)
 
 
 def _classic(member: ClassicMember, protocol_type: str | None) -> Member:

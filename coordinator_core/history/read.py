@@ -11,31 +11,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from coordinator_core.durations import HOUR_MS
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
-from coordinator_core.history.members import members_of
+from coordinator_core.history.course import Course
+from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
     Aborts,
     Change,
     ChangeKind,
-    ClockBack,
     Deletions,
     End,
     EndKind,
     GroupHistory,
-    Hole,
-    LeaderChange,
     Member,
     Overtaken,
     PartitionHistory,
     Place,
     Removal,
-    Trespass,
     Version,
 )
-from coordinator_core.lifecycle.expiry import Condition, condition_of
+from coordinator_core.history.removals import Removals
+from coordinator_core.history.trespasses import Commit, trespasses
+from coordinator_core.history.versions import add_version
+from coordinator_core.lifecycle.expiry import condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records, with_records
@@ -47,18 +46,9 @@ from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, commit_decoders, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
-ONE_ACT_MS = 25
-"""The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
-_HOLES = 32
-_CLOCKS_DIFFER_MS = HOUR_MS
-BORING_STEPS = 50
-SMALL_STEP = 1000
-FEW_COMMITS = 3
-"""A step that is larger than this, and than so many times the largest one before, begins a new version once there are
-a few commits."""
 _LONG_NAMES = 1000
 """Characters from which on a name is kept once, and not with each offset key."""
-_MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
+_MEMBER_TYPES = frozenset({5, 10, 19})
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
 _ASSIGNMENT_TYPE = 8
@@ -161,8 +151,9 @@ class HistoryReader:
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
         # The Java coordinator writes commits of several requests into one batch.
         self._batch_is_request = profile.loader is Loader.SCALA
-        self._requests: dict[tuple[str, int], list[_Commit]] = {}
+        self._requests: dict[tuple[str, int], list[Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
+        self._course = Course(self._history)
         self._notes_others = deletions is not None
         self._deletions = deletions or Deletions()
         self._topic_names = dict(topic_names)
@@ -174,20 +165,16 @@ class HistoryReader:
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
         self._known_keys: dict[bytes | None, _KnownKey] = {}
         self._decoders = commit_decoders(profile)
-        self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
+        self._removals = Removals(pending_protects=profile.expiry.pending_protects_offset_key)
         self._epoch_causes: dict[str, list[str]] = {}
-        self._removed: list[Removal] = []
         self._pending_dropped: dict[str, int] = {}
-        self._expected: int | None = None
-        self._epoch = -1
-        self._last_ms = -1
-        self._is_left = False
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
-        newest_ms = self._last_ms
-        self._note_batch(segment, batch, records)
-        if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
+        course = self._course
+        newest_ms = course.newest_ms
+        course.batch(segment, batch, records)
+        if self._removals.is_due(course.newest_ms):
             self._settle_removals()
         is_control = batch.is_control
         known_keys = {} if is_control or is_pending(batch, self._profile) else self._known_keys
@@ -197,24 +184,24 @@ class HistoryReader:
             place = Place(partition, record.offset, record.timestamp_ms, path, position, epoch)
             known = known_keys.get(record.key)
             if known is not None and (commit := known.commit(record.value)) is not None:
-                self._note_clock(place, newest_ms)
+                course.clock(place, newest_ms)
                 self._weigh(known.offset_key.group_id, batch, record, place)
                 self._commit(batch, records, record, place, known.offset_key, known.key_type, *commit)
             elif is_control:
                 self._marker(batch, records, record, place)
             elif self._is_wanted(record.key):
-                self._note_clock(place, newest_ms)
+                course.clock(place, newest_ms)
                 self._data(batch, records, record, place)
             elif record.value is None and self._notes_others:
                 _note_deletion(self._deletions, record)
         for (group_id, _), commits in self._requests.items():
-            self._group(group_id).trespasses += _trespasses(commits, is_request=self._batch_is_request)
+            self._group(group_id).trespasses += trespasses(commits, is_request=self._batch_is_request)
         self._requests.clear()
 
     def finish(self) -> PartitionHistory:
         self._note_passed()
         self._settle_removals()
-        self._history.holes.sort(key=lambda hole: hole.first - hole.end)
+        self._course.end()
         self._history.state = self._replayer.finish()
         for group in self._history.groups.values():
             group.cleaned_to = self._history.cleaned_to
@@ -226,81 +213,11 @@ class HistoryReader:
         return self._history
 
     def _note_passed(self) -> None:
-        """Facts from the headers of the batches that were passed since the last one."""
-        passage = None if self._passing is None else self._passing.passage
-        if passage is None or not passage.batches:
-            return
-        history = self._history
-        for at in range(0, passage.holes_used, 2):
-            self._note_hole(passage.holes[at], passage.holes[at + 1])
-        history.missing += passage.removed
-        history.cleaned_to = max(history.cleaned_to, passage.removed_end)
-        history.batches += passage.batches
-        self._expected = history.end_offset = passage.next_offset
-        self._last_ms = history.last_ms = max(self._last_ms, passage.max_timestamp)
-        self._is_left = False
-        passage.begin()
+        if self._passing is not None:
+            self._course.passed(self._passing.passage)
 
-    def _note_batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
-        history = self._history
-        first, time = batch.base_offset, batch.max_timestamp_ms
-        if records and batch.magic < 2:
-            first, time = records[0].offset, records[-1].timestamp_ms
-        place = Place(
-            history.offsets_partition, first, time, segment.path, batch.position, batch.partition_leader_epoch
-        )
-        self._note_leftover(batch, place)
-        if self._expected is None:
-            history.first_offset = first
-            history.first_ms = time
-        elif first > self._expected:
-            self._note_hole(self._expected, first)
-        if batch.magic >= 2 and not batch.is_control:
-            removed = batch.last_offset - batch.base_offset + 1 - len(records)
-            history.missing += removed
-            if removed:
-                history.cleaned_to = batch.last_offset + 1
-        self._expected = history.end_offset = batch.next_offset
-        epoch = batch.partition_leader_epoch
-        if epoch > self._epoch:
-            if self._epoch >= 0:
-                history.leaders.append(LeaderChange(place, self._epoch, max(0, time - self._last_ms)))
-            self._epoch = epoch
-        self._last_ms = history.last_ms = max(self._last_ms, time)
-        history.batches += 1
-        history.formats.setdefault((batch.magic, batch.codec_id), place)
-
-    def _note_leftover(self, batch: Batch, place: Place) -> None:
-        """Batches that the cleaner emptied, and end markers of whose transaction nothing stands before them."""
-        found = self._history.leftovers
-        is_behind_hole = self._expected is not None and batch.base_offset > self._expected
-        if batch.magic >= 2 and batch.record_count == 0:
-            found.emptied[batch.producer_id] = found.emptied.get(batch.producer_id, 0) + 1
-        elif batch.is_control and (self._is_left or is_behind_hole):
-            hour = place.timestamp_ms // HOUR_MS
-            found.markers[hour] = found.markers.get(hour, 0) + 1
-        else:
-            self._is_left = False
-            return
-        self._is_left = True
-        found.size_bytes += batch.size
-        found.place = found.place or place
-
-    def _note_hole(self, first: int, end: int) -> None:
-        self._history.missing += end - first
-        self._history.cleaned_to = end
-        holes = self._history.holes
-        holes.append(Hole(first, end))
-        if len(holes) > 2 * _HOLES:
-            holes.sort(key=lambda hole: hole.first - hole.end)
-            del holes[_HOLES:]
-
-    def _note_clock(self, place: Place, newest_ms: int) -> None:
-        """A clock that was wrong by more than brokers' clocks differ shows when it is set right."""
-        known = self._history.clock
-        least = _CLOCKS_DIFFER_MS if known is None else known.back_ms
-        if 0 <= place.timestamp_ms < newest_ms - least:
-            self._history.clock = ClockBack(place, newest_ms - place.timestamp_ms, newest_ms)
+    def _settle_removals(self) -> None:
+        self._removals.settle({key for keys in self._pending.values() for key in keys})
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen
@@ -369,8 +286,7 @@ class HistoryReader:
                 if self._profile.tombstone_drops_pending and pending.pop(key, None) is not None:
                     self._pending_dropped[key.group_id] = record.timestamp_ms
             if removal is not None and replayer.committed(key) is None:
-                self._held.get(key.group_id, {}).pop(key, None)
-                self._removed.append(removal)
+                self._removals.remove(removal)
                 history = self._group(key.group_id)
                 history.removals.append(removal)
                 # The cause is judged when everything is read; where the value ended is known now.
@@ -400,7 +316,7 @@ class HistoryReader:
             versions = history.versions.setdefault(key, [])
             before = replayer.committed(key)
             held = None if before is None else before.committed_offset
-            commit = _Commit(key, place, owner, generation_of(group), versions, held, value["offset"])
+            commit = Commit(key, place, owner, generation_of(group), versions, held, value["offset"])
             # Commits of one request have one time.
             request = 0 if self._batch_is_request else value["commitTimestamp"]
             self._requests.setdefault((key.group_id, request), []).append(commit)
@@ -411,15 +327,14 @@ class HistoryReader:
                 history.longest_metadata, history.longest_place = len(metadata), place
         committed = replayer.replay_commit(batch, records, record, key, key_type, version, value)
         kept = "" if self._texts is None else self._texts.add(metadata)
+        found = self._version(committed, kept, place, group, owner, bool(members))
+        found.told = hash(metadata)
         if committed.producer_id is not None:
             epochs = history.producers.setdefault(batch.producer_id, [])
             if not epochs or epochs[-1][0] != batch.producer_epoch:
                 epochs.append((batch.producer_epoch, place))
-            pending = self._version(committed, kept, place, group, owner, bool(members))
-            self._pending.setdefault(batch.producer_id, {})[key] = pending
+            self._pending.setdefault(batch.producer_id, {})[key] = found
             return
-        found = self._version(committed, kept, place, group, owner, bool(members))
-        found.told = hash(metadata)
         self._add(key, found, history)
 
     def _version(
@@ -437,34 +352,12 @@ class HistoryReader:
         return found
 
     def _add(self, key: OffsetKey, version: Version, group: GroupHistory) -> None:
-        of_group = self._held.get(key.group_id)
-        if of_group is None:
-            of_group = self._held[key.group_id] = {}
-        held = of_group.get(key)
-        of_group[key] = version.last, version.valid_from.record_offset if held is None else held[1]
+        self._removals.hold(key, version)
         group.aborts = None
         versions = group.versions.get(key)
         if versions is None:
             versions = group.versions[key] = []
-        previous = versions[-1] if versions else None
-        if previous is not None and previous.end is None:
-            if previous.last.committed_offset == version.last.committed_offset:
-                version.still, version.stood = previous.still, previous.stood + 1
-                version.retold = previous.retold + (version.told != previous.told)
-            if self._merges and _goes_on(previous, version):
-                previous.largest_step = max(
-                    previous.largest_step, version.first.committed_offset - previous.last.committed_offset
-                )
-                if previous.second is None:
-                    previous.second = version.first.committed_offset
-                previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
-                previous.still, previous.stood = version.still, version.stood
-                previous.told, previous.retold = version.told, version.retold
-                previous.metadata = version.metadata
-                previous.commits += 1
-                return
-            previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
-        versions.append(version)
+        add_version(versions, version, merges=self._merges)
 
     def _removal(
         self, batch: Batch, place: Place, key: OffsetKey, value: CommittedOffset, group: Group | None
@@ -484,30 +377,6 @@ class HistoryReader:
             bool(members) and (topics is None or key.topic in topics),
             _is_foreign(batch, self._profile),
         )
-
-    def _settle_removals(self) -> None:
-        """Rest of the groups that lost offsets at once, and the ages of what went and what stayed."""
-        removed, self._removed = self._removed, []
-        survivors: dict[str, tuple[int, int | None]] = {}
-        pending = {key for keys in self._pending.values() for key in keys}
-        protects = self._profile.expiry.pending_protects_offset_key
-        for removal in removed:
-            now = removal.place.timestamp_ms
-            removal.age_ms, removal.expired_ms_ago = _ages(removal.condition, removal.offset_key, removal.value, now)
-            group_id = removal.offset_key.group_id
-            if group_id not in survivors:
-                held = {
-                    key: value
-                    for key, (value, since) in self._held.get(group_id, {}).items()
-                    if since < removal.place.record_offset
-                }
-                ages = [
-                    _ages(removal.condition, key, value, now)[0]
-                    for key, value in held.items()
-                    if not (protects and key in pending)
-                ]
-                survivors[group_id] = len(held), max((age for age in ages if age is not None), default=None)
-            removal.left, removal.survivor_age_ms = survivors[group_id]
 
     def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
         pending = self._pending.pop(batch.producer_id, {})
@@ -549,7 +418,7 @@ class HistoryReader:
             if before is None or (record.key_type in _EPOCH_TYPES and isinstance(before, ClassicGroup)):
                 return
             change = Change(ChangeKind.DELETED, place, generation_of(before), left=members)
-            change.had_offsets = len(self._held.get(group_id, {}))
+            change.had_offsets = self._removals.count(group_id)
             change.had_pending = self._pending_dropped.get(group_id) == place.timestamp_ms
             change.group_type = before.type
             history.changes.append(change)
@@ -572,7 +441,7 @@ class HistoryReader:
                 now,
                 joined,
                 left,
-                _replaced(joined, left),
+                succession(joined, left),
                 getattr(group, "protocol_type", None),
                 "; ".join(causes) or ("topics or their partitions changed" if kind is ChangeKind.EPOCH else ""),
                 group_type=None if group is None else group.type,
@@ -610,96 +479,11 @@ class _KnownKey(NamedTuple):
         return None if found is None or found[1] != len(value) else (version, found[0])
 
 
-class _Commit(NamedTuple):
-    """A commit of a batch: the partition's owner, its values, and of them the one before and the new one."""
-
-    key: OffsetKey
-    place: Place
-    owner: Member
-    generation: int | None
-    versions: Sequence[Version]
-    held: int | None
-    committed: int
-
-
-def _trespasses(commits: Sequence[_Commit], *, is_request: bool) -> list[Trespass]:
-    """Partitions in a request of one member that another owns, and that the first one had in an earlier generation.
-
-    ``is_request``: ``commits`` are of one request for sure. Else two members may have committed at the same time, and
-    only a step back counts, to what the first one had committed as the owner.
-    """
-    by_id = {commit.owner.member_id: commit.owner for commit in commits}
-    found = []
-    for commit in commits if len(by_id) > 1 else ():
-        generation = commit.generation
-        others = (
-            (by, version)
-            for version in reversed(commit.versions)
-            if version.member is not None
-            and (by := by_id.get(version.member.member_id)) is not None
-            and by.member_id != commit.owner.member_id
-        )
-        by, earlier = next(others, (commit.owner, None))
-        if earlier is None or earlier.generation is None or generation is None or earlier.generation >= generation:
-            continue
-        goes_back = commit.held is not None and commit.committed < commit.held
-        if is_request or (goes_back and commit.committed == earlier.last.committed_offset):
-            values = commit.held, commit.committed
-            found.append(Trespass(commit.key, commit.place, by, commit.owner, generation, earlier.generation, *values))
-    # A request is of one member: where two had lost something to each other, nothing tells which one sent it.
-    return found if len({one.by.member_id for one in found}) == 1 else []
-
-
 def _is_commit(marker: Record) -> bool:
     try:
         return control_type(marker) is ControlType.COMMIT
     except ValueError:
         return False  # The replay counts it among the records that cannot be read.
-
-
-def generation_of(group: Group | None) -> int | None:
-    """Generation of a classic group, epoch of others."""
-    if group is None:
-        return None
-    return group.generation if isinstance(group, ClassicGroup) else group.group_epoch
-
-
-def owner_of(members: Sequence[Member], key: OffsetKey) -> Member | None:
-    """The member whose partition it is: the only one, or as far as assignments tell."""
-    if len(members) == 1:
-        return members[0]
-    for member in members:
-        if member.partitions is not None and (key.topic, key.partition) in member.partitions:
-            return member
-    return None
-
-
-def _goes_on(previous: Version, version: Version) -> bool:
-    """Whether a commit says nothing new: the same writer went on, by no unusual step."""
-    step = version.first.committed_offset - previous.last.committed_offset
-    usual = max(SMALL_STEP, BORING_STEPS * previous.largest_step)
-    return (
-        step >= 0
-        and (step <= usual or previous.commits < FEW_COMMITS)
-        and previous.generation == version.generation
-        and previous.had_members == version.had_members
-        and (previous.member is None) == (version.member is None)
-        and (version.member is None or previous.member is None or previous.member.member_id == version.member.member_id)
-        and (previous.last.producer_id is None) == (version.last.producer_id is None)
-        and (previous.last.leader_epoch is None) == (version.last.leader_epoch is None)
-        and previous.last.expire_timestamp_ms == version.last.expire_timestamp_ms
-    )
-
-
-def _ages(condition: Condition, key: OffsetKey, value: CommittedOffset, now_ms: int) -> tuple[int | None, int | None]:
-    """Age by which an offset expires, and for how long its own expire timestamp has passed; ``None``: it does
-    not expire, it has none."""
-    if condition.kept is not None or key.topic in condition.subscribed or now_ms < 0:
-        return None, None
-    if value.expire_timestamp_ms is not None:
-        return None, now_ms - value.expire_timestamp_ms
-    base = condition.base_timestamp_ms
-    return now_ms - (value.commit_timestamp_ms if base is None else base), None
 
 
 def _is_foreign(batch: Batch, profile: Profile) -> bool:
@@ -710,8 +494,3 @@ def _is_foreign(batch: Batch, profile: Profile) -> bool:
     if batch.producer_id != NO_PRODUCER_ID:
         return True
     return batch.base_sequence > 0 or (batch.base_sequence == 0 and profile.loader is Loader.SCALA)
-
-
-def _replaced(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[str, str], ...]:
-    old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
-    return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)

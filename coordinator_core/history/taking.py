@@ -19,16 +19,11 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.passing import Passing
 from coordinator_core.groups.model import Group
+from coordinator_core.history.members import generation_of, owner_of
 from coordinator_core.history.model import Deletions, Member, PartitionHistory, Place
-from coordinator_core.history.read import (
-    BORING_STEPS,
-    FEW_COMMITS,
-    SMALL_STEP,
-    HistoryReader,
-    generation_of,
-    owner_of,
-)
+from coordinator_core.history.read import HistoryReader
 from coordinator_core.history.spill import Spill
+from coordinator_core.history.versions import BORING_STEPS, FEW_COMMITS, SMALL_STEP
 from coordinator_core.kernels import Bounds, FoldTables, KeyTable, VersionTable, take_commit, take_commits
 from coordinator_core.kernels.arrays import Bytes, Int64s, array_of, new_rows
 from coordinator_core.kernels.layout import Stop

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, OriginKind
-from coordinator_core.history.read import SMALL_STEP
 from coordinator_core.history.signs import Move, MoveKind, name_of, pace_of
+from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.shifts import events_of, explanation, sequence_of, who
 from coordinator_core.investigate.words import count, from_file, moment

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Version
-from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
 from coordinator_core.history.signs import rounds_of
+from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import count, from_file, moment, were

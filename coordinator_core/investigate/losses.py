@@ -8,7 +8,7 @@ from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
-from coordinator_core.history.read import BORING_STEPS, SMALL_STEP
+from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step

@@ -1,7 +1,7 @@
 """Commits of a log merged to versions: consecutive ones of an offset key by one writer, which say nothing new.
 
 :func:`take_commits` takes what a coordinator writes all day, commits outside transactions, and stops, having changed
-nothing, at the first batch that is anything else. ``coordinator_core.history.read`` has the rules.
+nothing, at the first batch that is anything else. ``coordinator_core.history.versions`` has the rules.
 """
 
 import cython

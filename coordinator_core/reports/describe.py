@@ -329,11 +329,7 @@ def _assignment(assignment: Assignment, names: Mapping[str, str]) -> list[Json]:
 
 
 def _task_assignment(assignment: TaskAssignment) -> Json:
-    return {
-        "active_tasks": _tasks(assignment.active),
-        "standby_tasks": _tasks(assignment.standby),
-        "warmup_tasks": _tasks(assignment.warmup),
-    }
+    return {kind: _tasks(tasks) for kind, tasks in assignment.by_kind().items()}
 
 
 def _tasks(tasks: Tasks) -> list[Json]:

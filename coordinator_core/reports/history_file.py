@@ -42,14 +42,15 @@ def write_history(path: str, tables: Iterable[pa.Table]) -> int:
         # The log is read for the first ones: an interrupt need not wait for that.
         first = list(islice(found, 1))
         with ThreadPoolExecutor(1) as thread:
-            yield from ahead(parquet_pieces(chain(first, found)), thread)
+            for of_table in ahead(parquet_pieces(chain(first, found)), thread):
+                yield from of_table
 
     storage.write_atomic(path, pieces())
     return rows
 
 
-def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The bytes of a file of such tables, those of each table after it."""
+def parquet_pieces(tables: Iterable[pa.Table]) -> Iterator[list[bytes]]:
+    """The bytes of a file of such tables in pieces: those of each table, and the end of the file."""
     sink = _Sink()
     # Pages have some kilobytes: each alone would wait for the interpreter, which the thread that makes rows has.
     buffered = pa.output_stream(sink, compression=None, buffer_size=_PIECE_BYTES)
@@ -90,6 +91,6 @@ class _Sink(io.RawIOBase):
     def tell(self) -> int:
         return self._size
 
-    def taken(self) -> bytes:
+    def taken(self) -> list[bytes]:
         pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
+        return pieces

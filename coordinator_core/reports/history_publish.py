@@ -53,8 +53,8 @@ def write_part(directory: str, offsets_partition: int, number: int, tables: Iter
     # No directory is made: that of staged files is gone when the table is published.
     system, inner = storage.filesystem(staged)
     with system.open_output_stream(inner) as file:
-        for piece in parquet_pieces(_digested(first, tables, digest)):
-            file.write(piece)
+        for pieces in parquet_pieces(_digested(first, tables, digest)):
+            file.writelines(pieces)
     proof = proof_of(staged)
     storage.make_directory(storage.join(directory, TABLE), parents=False)
     files.move(staged, storage.join(directory, TABLE, name))

@@ -21,7 +21,6 @@ from coordinator_core.groups.model import (
     StreamsGroup,
     StreamsMember,
     TaskAssignment,
-    Tasks,
     TransactionOutcome,
 )
 from coordinator_core.jsontext import fields_of
@@ -179,15 +178,10 @@ def _assignment_value(assignment: Assignment) -> list[Row]:
     ]
 
 
-def _tasks_value(tasks: Tasks) -> list[Row]:
-    return [{"subtopology_id": name, "partitions": tasks[name]} for name in sorted(tasks)]
-
-
 def _task_assignment_value(assignment: TaskAssignment) -> Row:
     return {
-        "active_tasks": _tasks_value(assignment.active),
-        "standby_tasks": _tasks_value(assignment.standby),
-        "warmup_tasks": _tasks_value(assignment.warmup),
+        kind: [{"subtopology_id": name, "partitions": tasks[name]} for name in sorted(tasks)]
+        for kind, tasks in assignment.by_kind().items()
     }
 
 

@@ -23,6 +23,8 @@ ENDING_RECORDS = 3
 """Most records of its own that a group without members has."""
 TRIES = 64
 """Groups that are tried for one that commits."""
+EPOCH_BIT = 37
+"""Lowest of the bits of a committed offset that make a leader epoch, where consumers go forward; else 0."""
 RECORD_ROOM = 120
 """Bytes of a record beside the names in its key and its metadata: lengths, value, topic id."""
 
@@ -74,7 +76,8 @@ class Setting(IntEnum):
     GROUP_BATCHES = 14
     TOMBSTONE_BATCHES = 15
     METADATA = 16
-    SIZE = 17
+    STEPS = 17
+    SIZE = 18
 
 
 class Names(NamedTuple):
@@ -253,13 +256,13 @@ def _key_size(offset_key: int, names: Names, offset_keys: OffsetKeys) -> int:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_value(
-    out: Bytes, at: int, version: int, committed: int, text: int, timestamp: int, topic: int, names: Names
+    out: Bytes, at: int, version: int, committed: int, epoch: int, text: int, timestamp: int, topic: int, names: Names
 ) -> int:
-    """An OffsetCommitValue with ``text`` bytes of metadata."""
+    """An OffsetCommitValue with leader ``epoch`` and ``text`` bytes of metadata."""
     at = _put_integer(out, at, version, 2)
     at = _put_integer(out, at, committed, 8)
     if version >= 3:
-        at = _put_integer(out, at, (committed & 7) - 1, 4)
+        at = _put_integer(out, at, epoch, 4)
     at = _put_uvarint(out, at, text + 1) if version >= 4 else _put_integer(out, at, text, 2)
     for index in range(text):
         out[at + index] = 97 + (committed + index) % 26
@@ -330,7 +333,9 @@ def _put_commits(
         at = _put_varint(out, at, value_size)
         if value_size >= 0:
             topic = offset_keys.topic[offset_key]
-            at = _put_value(out, at, value_version, values[index], text, timestamp, topic, names)
+            # A partition keeps its epoch while its consumer goes on.
+            epoch = ((values[index] >> (EPOCH_BIT if settings[Setting.STEPS] > 0 else 0)) & 7) - 1
+            at = _put_value(out, at, value_version, values[index], epoch, text, timestamp, topic, names)
         out[at] = 0
         at += 1
     _put_integer(out, start + 8, at - start - 12, 4)
@@ -471,6 +476,8 @@ def _pick_values(log: Log, picked: Int64s, values: Int64s, transactional: bool) 
             return left
     for index in range(len(picked)):
         values[index] = (_random(counters) << 8) | (counters[At.BATCHES] & 0xFF)
+        if settings[Setting.STEPS] > 0 and offset_keys.committed[picked[index]] >= 0:
+            values[index] = offset_keys.committed[picked[index]] + 1 + _below(counters, settings[Setting.STEPS])
         if not transactional and _random(counters) < settings[Setting.TOMBSTONES]:
             values[index] = -1
         else:

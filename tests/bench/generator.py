@@ -190,6 +190,7 @@ class _Partition:
             Setting.GROUP_BATCHES: share(workload.group_batches),
             Setting.TOMBSTONE_BATCHES: share(workload.tombstone_batches),
             Setting.METADATA: share(workload.commits_with_metadata),
+            Setting.STEPS: workload.steps,
         }
         at = np.zeros(At.SIZE, np.int64)
         at[At.RANDOM] = self.random.integers(1 << 62)

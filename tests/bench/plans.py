@@ -69,6 +69,11 @@ def _base(target_bytes: int) -> Workload:
     return Workload("base", target_bytes)
 
 
+def _forward(target_bytes: int) -> Workload:
+    """Log of consumers that go forward, as a table of values sees it."""
+    return replace(_base(target_bytes), steps=500)
+
+
 def _cache(target_bytes: int, segments: int) -> Workload:
     return replace(_base(target_bytes), segment_bytes=target_bytes // segments)
 
@@ -115,7 +120,7 @@ QUICK = (
     Plan("capture", "Capture", _base(100 * MB), (Row.CONSUMER, Row.CAPTURE), 3),
     Plan("rules", "Rules", _rules(500_000, 10_000), RULES, 2),
     Plan("investigate", "Investigate", _base(100 * MB), INVESTIGATIONS, 3),
-    Plan("history", "History", _base(100 * MB), HISTORIES, 3),
+    Plan("history", "History", _forward(100 * MB), HISTORIES, 3),
 )
 
 _LINEAR = tuple(
@@ -235,7 +240,8 @@ FULL = (
     Plan("rules", "Rules: five million committed offsets", _rules(5_000_000, 100_000), RULES, 3),
     Plan("investigate", "Investigate one group: 1 GB", _base(GB), INVESTIGATIONS),
     Plan("investigate-rebalances", "Investigate one group: 30 % group records", _rebalances(GB), INVESTIGATIONS, 3),
-    Plan("history", "History of all groups: 1 GB", _base(GB), HISTORIES),
+    Plan("history", "History of all groups: 1 GB", _forward(GB), HISTORIES),
+    Plan("history-jumps", "History of all groups: 1 GB, each commit ahead or back at random", _base(GB), HISTORIES),
     # Of a gigabyte it takes minutes.
     Plan("investigate-all", "Investigate all groups: 100 MB", _base(100 * MB), (Row.LOCAL, Row.CLUSTER), 1),
     Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (*COMPACTIONS, Row.LOCAL), 2),

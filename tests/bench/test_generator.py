@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,22 @@ def test_the_seed_makes_the_bytes(everything: tuple[Path, list[Truth]], tmp_path
     generate(replace(EVERYTHING, seed=8), tmp_path / "other")
     assert contents(tmp_path / "again") == contents(log)
     assert contents(tmp_path / "other") != contents(log)
+
+
+def test_consumers_go_forward_by_steps(tmp_path: Path) -> None:
+    workload = Workload("forward", 200_000, groups=10, offset_keys=300, steps=50)
+    [truth] = generate(workload, tmp_path / "log")
+    [log] = partitions(tmp_path / "log")
+    assert_is_true(log, truth)
+    values: dict[bytes | None, list[dict[str, Any]]] = {}
+    for _, _, records in read_records(log, damage=[]):
+        for record in records:
+            if record.key is not None and record.key[:2] == b"\x00\x01" and record.value is not None:
+                values.setdefault(record.key, []).append(decode_value(1, record.value, CURRENT).data or {})
+    steps = [after["offset"] - before["offset"] for of_key in values.values() for before, after in pairwise(of_key)]
+    assert len(steps) > 500
+    assert set(steps) <= set(range(1, 51))
+    assert all(len({one["leaderEpoch"] for one in of_key}) == 1 for of_key in values.values())
 
 
 def test_a_producer_has_one_transaction_at_a_time() -> None:

@@ -85,6 +85,9 @@ class Workload:
     """Producer ids of transactions, used again and again."""
     transaction_batches: int = 20
     """A transaction is ended at most so many batches after its commits."""
+    steps: int = 0
+    """If set, consumers go forward: a commit is at most so many records behind the last one. Else each is anywhere,
+    so that nearly all values of an offset key are jumps ahead or back."""
     first_offset: int = 0
     """Offset of the first record; where it is not 0, the log begins as if its first segments had been deleted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from coordinator_core.log.types import ControlType
 from tests.history.incidents import GROUP, ORDERS, Incident, member, reads
 from tests.history.logs import HOUR, MINUTE, Client, Log
 
@@ -81,7 +82,7 @@ def member_cut_off(directory: Path, broken: bool) -> Path:
     return cut_off(directory, broken, member(client_id="rdkafka"))
 
 
-def record_not_done(directory: Path, broken: bool) -> Path:
+def record_not_done(directory: Path, broken: bool, producer_id: int = -1) -> Path:
     """One record hangs in a worker; the client goes on, and notes what is done in the metadata."""
     log = Log().generation(GROUP, 1, member())
     for minute in range(4 * 60):
@@ -89,8 +90,14 @@ def record_not_done(directory: Path, broken: bool) -> Path:
         for key in ORDERS:
             stands = broken and key == ORDERS[2] and minute >= 60
             done = "bAAB" + "A" * (minute if stands else 3)
-            log.commit(GROUP, {key: 100 + 10 * (59 if stands else minute)}, metadata=done)
+            log.commit(GROUP, {key: 100 + 10 * (59 if stands else minute)}, metadata=done, producer_id=producer_id)
+        if producer_id >= 0:
+            log.marker(ControlType.COMMIT, producer_id)
     return log.write(directory)
+
+
+def record_not_done_in_transactions(directory: Path, broken: bool) -> Path:
+    return record_not_done(directory, broken, 9)
 
 
 def stands_still(directory: Path, broken: bool) -> Path:
@@ -328,6 +335,15 @@ OBSERVED = (
         ("orders-2 of billing stays at 690", "(record 239)", "180 times with other metadata", "3 h"),
         "the record at offset 690 of orders-2",
         239,
+    ),
+    Incident(
+        "parallel-consumer-transactional",
+        "3.9.2",
+        record_not_done_in_transactions,
+        "record-not-done",
+        ("orders-2 of billing stays at 690", "180 times with other metadata"),
+        "the record at offset 690 of orders-2",
+        298,
     ),
     Incident(
         "partition-without-leader",

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.cluster.kit import capture_from
 from tests.live.broker import now_ms
 from tests.live.group_protocol import Json
-from tests.recording import expiry_incidents, member_incidents, outside_incidents
+from tests.recording import expiry_incidents, member_incidents, outside_incidents, reading_incidents
 from tests.recording.brokers import Recorded, RecordedBroker
 from tests.recording.script import TOPICS
 from tests.recording.stage import Play, Programme, Stage, pack
@@ -58,6 +58,7 @@ LOGS = {
     for one in (
         LogOf("members-4.3.1", "4.3.1", member_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
         LogOf("outside-4.3.1", "4.3.1", outside_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
+        LogOf("reading-4.3.1", "4.3.1", reading_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
         *(LogOf(*each) for each in expiry_incidents.LOGS),
     )
 }
