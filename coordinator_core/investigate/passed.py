@@ -81,13 +81,14 @@ def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
     topic = f"{one.key.topic}:{one.key.partition}"
     return Explanation(
         "record-passed-at-close",
-        Severity.WARNING,
+        Severity.INFO,
         f"{name} of {group.group_id} stood at {one.value} for {span(place.timestamp_ms - one.stood.timestamp_ms)} from "
         f"{moment(one.stood.timestamp_ms)} on, while its owners left {len(one.left)} times; then {name_of(one.member)} "
         f"committed {committed} (record {place.record_offset}) and left in the same moment (generation "
         f"{one.closing.generation}). A consumer that fails at a record and closes commits by that what it was given "
         f"(enable.auto.commit): {count(committed - one.value, 'record')} from {one.value} on may never have been "
-        "processed." + (f" {len(found)} such partitions." if len(found) > 1 else ""),
+        "processed, unless nothing was there to read until then."
+        + (f" {len(found)} such partitions." if len(found) > 1 else ""),
         place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
