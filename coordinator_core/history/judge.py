@@ -47,6 +47,7 @@ class Judge:
         self._configured = retention_ms
         self._lessons = lessons or Lessons()
         self._sweeps: dict[tuple[int, int], set[str]] = {}
+        self._idle: dict[int, tuple[int, int]] | None = None
 
     def judge(self, groups: Iterable[GroupHistory]) -> None:
         """Set the cause of every removal and of every end of a group."""
@@ -69,6 +70,7 @@ class Judge:
     def learn(self, groups: Iterable[GroupHistory]) -> None:
         """Take in what all groups tell about each other; :func:`~coordinator_core.history.model.outline` will do."""
         groups = list(groups)
+        self._idle = None
         self._lessons.learn(groups)
         self.find_sweeps(groups)
 
@@ -112,7 +114,8 @@ class Judge:
         if place.timestamp_ms < 0 or profile.deleters == {Deleter.EXPIRY}:
             return self._by_expiry(removal, Certainty.CERTAIN, "this release removes offsets for no other reason")
         expiry = None if self._would_end(group, act, removal, with_group=with_group) else self._expiry(act, removal)
-        no_sweep = expiry is not None and self._is_no_sweep(group, removal)
+        is_unsure = expiry is not None and expiry.certainty is not Certainty.CERTAIN
+        no_sweep = is_unsure and self._is_no_sweep(group, removal)
         if expiry is not None and no_sweep:
             expiry = replace(expiry, certainty=Certainty.POSSIBLE)
         if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
@@ -193,7 +196,7 @@ class Judge:
         several = len(self._deletions.around(removal.place.timestamp_ms).topics) > 1
         alike = {
             group_id
-            for other, group_id, at_ms in self._lessons.ages
+            for other, group_id, at_ms, _ in self._lessons.ages
             if least is not None
             and group_id != removal.offset_key.group_id
             and abs(other - least) <= least * _ALIKE
@@ -224,12 +227,24 @@ class Judge:
     def _is_no_sweep(self, group: GroupHistory, removal: Removal) -> bool:
         """Whether groups lost offsets of different ages at that moment: a sweep that takes the youngest would have
         taken the oldest before, unless the coordinator, or its retention, was new."""
-        at = removal.place.timestamp_ms
-        ages = [age for age, _, at_ms in self._lessons.ages if abs(at_ms - at) <= ONE_ACT_MS]
+        at = removal.place.timestamp_ms // ONE_ACT_MS
+        ages = [age for near in (at - 1, at, at + 1) for age in self._ages_of_idle().get(near, ())]
         if self._configured is not None or not ages or max(ages) - min(ages) <= _SWEEPS_MS:
             return False
         own = [one.last_place.leader_epoch for one in group.versions[removal.offset_key] if one.place < removal.place]
         return max(own, default=-1) == removal.place.leader_epoch
+
+    def _ages_of_idle(self) -> dict[int, tuple[int, int]]:
+        """Youngest and oldest of what groups without members lost, by time in units of :data:`ONE_ACT_MS`. Members
+        protect older ones up to the moment in which they subscribe no more."""
+        if self._idle is None:
+            self._idle = {}
+            for age, _, at_ms, had_members in self._lessons.ages:
+                at = at_ms // ONE_ACT_MS
+                least, most = self._idle.get(at, (age, age))
+                if not had_members:
+                    self._idle[at] = min(least, age), max(most, age)
+        return self._idle
 
     def _is_late(self, removal: Removal) -> bool:
         """Whether brokers with the default retention would have removed it before; members protect up to the moment in
