@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from coordinator_core.cli.not_here import why_not_here
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -21,14 +22,10 @@ from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
-from coordinator_core.history.model import OriginKind
-from coordinator_core.history.origins import kind_of_group
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.investigate.investigate import LARGE_BYTES, Investigation, investigate, size_of, worst
+from coordinator_core.investigate.investigate import LARGE_BYTES, investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
-from coordinator_core.log.types import Snapshot
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -96,7 +93,20 @@ def investigate_command(
         damage=damage,
     )
     warn_about_damage(damage, options.on_damage)
-    _check_groups(groups, found, snapshot)
+    known = {group.group_id for group in found.groups}
+    for group_id in groups:
+        if group_id not in known:
+            raise UsageError(
+                why_not_here(
+                    group_id,
+                    snapshot,
+                    profile=profile,
+                    num_partitions=options.offsets_topic_num_partitions,
+                    topology=brokers,
+                    topics=topics,
+                    on_damage=options.on_damage,
+                )
+            )
     if wanted is not None:
         found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
         note(f"regroup: looked for {', '.join(wanted)}")
@@ -124,26 +134,3 @@ def _codes(symptom: str | None) -> tuple[str, ...] | None:
             f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
         )
     return codes
-
-
-def _check_groups(groups: tuple[str, ...], found: Investigation, snapshot: Snapshot) -> None:
-    known = {group.group_id for group in found.groups}
-    for group_id in groups:
-        if group_id not in known:
-            raise UsageError(f"no record in this log concerns group {group_id!r}; {_why_not_here(group_id, snapshot)}")
-
-
-def _why_not_here(group_id: str, snapshot: Snapshot) -> str:
-    """Reasons why a group that people look for is in no record."""
-    numbers = {log.offsets_partition for log in snapshot.partitions}
-    home = partition_for(group_id)
-    if home not in numbers:
-        return (
-            f"of {DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS} offsets partitions, the default, its records are in {home}, "
-            "which is not in this log"
-        )
-    reasons = "its id is written differently, it is in another cluster, or it went and the cleaner took all of it"
-    kind = kind_of_group(group_id)
-    if kind in (OriginKind.FLINK, OriginKind.SPARK):
-        return f"{kind.value} keeps offsets in its checkpoints, and commits here only if it is told to; or {reasons}"
-    return f"clients that keep their offsets elsewhere neither join nor commit; or {reasons}"

@@ -29,6 +29,7 @@ from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSwee
 
 _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
+_ANOTHER_SWEEP_MS = 1000
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
@@ -46,6 +47,7 @@ class Judge:
         self._configured = retention_ms
         self._lessons = lessons or Lessons()
         self._sweeps: dict[tuple[int, int], set[str]] = {}
+        self._idle: dict[int, tuple[int, int]] | None = None
 
     def judge(self, groups: Iterable[GroupHistory]) -> None:
         """Set the cause of every removal and of every end of a group."""
@@ -68,6 +70,7 @@ class Judge:
     def learn(self, groups: Iterable[GroupHistory]) -> None:
         """Take in what all groups tell about each other; :func:`~coordinator_core.history.model.outline` will do."""
         groups = list(groups)
+        self._idle = None
         self._lessons.learn(groups)
         self.find_sweeps(groups)
 
@@ -110,12 +113,19 @@ class Judge:
             return End(EndKind.NO_RULE, place, Certainty.CERTAIN, why)
         if place.timestamp_ms < 0 or profile.deleters == {Deleter.EXPIRY}:
             return self._by_expiry(removal, Certainty.CERTAIN, "this release removes offsets for no other reason")
-        expiry = self._expiry(act, removal)
+        expiry = None if self._would_end(group, act, removal, with_group=with_group) else self._expiry(act, removal)
+        is_unsure = expiry is not None and expiry.certainty is not Certainty.CERTAIN
+        no_sweep = is_unsure and self._is_no_sweep(group, removal)
+        if expiry is not None and no_sweep:
+            expiry = replace(expiry, certainty=Certainty.POSSIBLE)
         if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
-            asked = None
+            others: tuple[EndKind, ...] = ()
             if expiry.certainty is Certainty.LIKELY and self._configured is None:
                 asked = self._request(act, removal, with_group=with_group)
-            return expiry if asked is None else replace(expiry, others=(asked.kind, *asked.others))
+                others = () if asked is None else (asked.kind, *asked.others)
+                if self._is_late(removal) and self._topic_deletion(act, removal, with_group=with_group) is not None:
+                    others = EndKind.TOPIC_DELETION, *others
+            return replace(expiry, others=others)
         topic = self._topic_deletion(act, removal, with_group=with_group)
         if topic is not None and expiry is not None:
             # What went with it in other groups may have had the same age, or be older than a retention that is new.
@@ -134,8 +144,10 @@ class Judge:
             expiry = expiry or self._rebalance_bug(group, removal, SHORTEST_RETENTION_MS)
         order = (requests, topic, expiry)
         if len(self._deletions.around(place.timestamp_ms, _ONE_SWEEP_MS).groups) > _BESIDE:
-            # A sweep goes through all groups, and at the same time in all partitions.
-            order = expiry, topic, requests
+            # A sweep goes through all groups, and at the same time in all partitions; so does the deletion of a topic.
+            order = (topic, requests, expiry) if no_sweep else (expiry, topic, requests)
+        if no_sweep and not self._at_once(removal):
+            order = requests, topic, expiry
         candidates = [end for end in order if end is not None]
         if not candidates:
             kept = removal.condition.kept
@@ -180,10 +192,15 @@ class Judge:
             why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         least = sweep_age(act)
+        # What went at the same moment with one topic may have been idle for as long, whatever took it.
+        several = len(self._deletions.around(removal.place.timestamp_ms).topics) > 1
         alike = {
             group_id
-            for other, group_id in self._lessons.ages
-            if least is not None and group_id != removal.offset_key.group_id and abs(other - least) <= least * _ALIKE
+            for other, group_id, at_ms, _ in self._lessons.ages
+            if least is not None
+            and group_id != removal.offset_key.group_id
+            and abs(other - least) <= least * _ALIKE
+            and (several or abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS)
         }
         if alike:
             why += f", and offsets of {len(alike)} more groups went at that age"
@@ -193,6 +210,51 @@ class Judge:
             return self._by_expiry(removal, Certainty.LIKELY, why)
         sure = Certainty.LIKELY if age >= default else Certainty.POSSIBLE
         return self._by_expiry(removal, sure, why)
+
+    def _would_end(self, group: GroupHistory, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> bool:
+        """Whether a sweep that took these offsets would have deleted the group with them, which stayed."""
+        before = [one for one in group.changes if one.place.record_offset < removal.place.record_offset]
+        return (
+            not with_group
+            and not removal.left
+            and bool(removal.generation)
+            and bool(before)
+            and before[-1].kind is ChangeKind.EMPTY
+            and before[-1].group_type is GroupType.CLASSIC
+            and all(one.expired_ms_ago is None for one in act)
+        )
+
+    def _is_no_sweep(self, group: GroupHistory, removal: Removal) -> bool:
+        """Whether groups lost offsets of different ages at that moment: a sweep that takes the youngest would have
+        taken the oldest before, unless the coordinator, or its retention, was new."""
+        at = removal.place.timestamp_ms // ONE_ACT_MS
+        ages = [age for near in (at - 1, at, at + 1) for age in self._ages_of_idle().get(near, ())]
+        if self._configured is not None or not ages or max(ages) - min(ages) <= _SWEEPS_MS:
+            return False
+        own = [one.last_place.leader_epoch for one in group.versions[removal.offset_key] if one.place < removal.place]
+        return max(own, default=-1) == removal.place.leader_epoch
+
+    def _ages_of_idle(self) -> dict[int, tuple[int, int]]:
+        """Youngest and oldest of what groups without members lost, by time in units of :data:`ONE_ACT_MS`. Members
+        protect older ones up to the moment in which they subscribe no more."""
+        if self._idle is None:
+            self._idle = {}
+            for age, _, at_ms, had_members in self._lessons.ages:
+                at = at_ms // ONE_ACT_MS
+                least, most = self._idle.get(at, (age, age))
+                if not had_members:
+                    self._idle[at] = min(least, age), max(most, age)
+        return self._idle
+
+    def _is_late(self, removal: Removal) -> bool:
+        """Whether brokers with the default retention would have removed it before; members protect up to the moment in
+        which they subscribe no more."""
+        default = self._profile.expiry.default_offsets_retention_ms
+        return not removal.had_members and (removal.age_ms or 0) > default + _SWEEPS_MS
+
+    def _at_once(self, removal: Removal) -> bool:
+        """Whether another group lost offsets in the same moment, as by one request or the deletion of a topic."""
+        return len(self._deletions.around(removal.place.timestamp_ms, 0).groups) > 1
 
     def _sweeps_beside(self, removal: Removal) -> bool:
         partition, at = _moment(removal)

@@ -21,14 +21,17 @@ _ROWS = 1 << 16
 _NAMES: Final = pa.list_(pa.string())
 _DELETIONS: Final = pa.schema({"at": pa.int64(), "tombstones": pa.int64(), "groups": _NAMES, "topics": _NAMES})
 _TOPICS: Final = pa.schema({"topic": pa.string(), "since_ms": pa.int64(), "gone_ms": pa.int64()})
-_AGES: Final = pa.schema({"age_ms": pa.uint64(), "group_id": pa.string()})
+_AGES: Final = pa.schema(
+    {"age_ms": pa.uint64(), "group_id": pa.string(), "at_ms": pa.int64(), "had_members": pa.bool_()}
+)
 
 
 class Lessons:
     """Facts that the groups of some offsets partitions tell about each other.
 
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
-    ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire.
+    ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire, with the
+    group, the time (epoch ms), and whether it had members.
     ``elsewhere`` has, by topic and group, the newest commit (epoch ms) of offsets that stand in groups of whose history
     nothing else is known; of several offsets that of the one which was committed longest ago. ``is_partial``: there are
     such groups, so ages and topics are those of some groups only.
@@ -38,7 +41,7 @@ class Lessons:
         self.is_partial = is_partial
         self.deletions = Deletions()
         self.topics: dict[str, list[tuple[int, int | None]]] = {}
-        self.ages: list[tuple[int, str]] = []
+        self.ages: list[tuple[int, str, int, bool]] = []
         self.elsewhere: dict[str, dict[str, int]] = {}
 
     def learn(self, groups: Iterable[GroupHistory]) -> None:
@@ -48,8 +51,9 @@ class Lessons:
             for key, versions in group.versions.items():
                 times = ((one[0].valid_from.timestamp_ms, one[-1].gone_ms) for one in stretches(versions))
                 self.topics.setdefault(key.topic, []).extend(times)
-            ages = map(sweep_age, acts_of(group.removals))
-            self.ages += [(age, group.group_id) for age in ages if age is not None]
+            for act in acts_of(group.removals):
+                if (age := sweep_age(act)) is not None:
+                    self.ages.append((age, group.group_id, act[0].place.timestamp_ms, act[0].had_members))
 
     def learn_standing(self, since_ms: Mapping[str, int]) -> None:
         """Take in of groups that lost nothing, by topic: since when an offset of it stands, the earliest time."""

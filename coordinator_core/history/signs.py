@@ -318,12 +318,16 @@ def _close(changes: Sequence[Change], count: int, within_ms: int = HOUR_MS) -> S
 
 
 class Replaced(NamedTuple):
-    """A group instance id whose member was replaced again and again; ``close`` are the ones within an hour."""
+    """A group instance id whose member was replaced again and again; ``close`` are the ones within an hour.
+
+    ``moves_on``: each replacement came from another host, and none came back, as pods do that are made anew.
+    """
 
     instance_id: str
     changes: Sequence[Change]
     close: Sequence[Change]
     hosts: frozenset[str]
+    moves_on: bool
 
 
 def replaced_of(group: GroupHistory) -> list[Replaced]:
@@ -338,9 +342,10 @@ def replaced_of(group: GroupHistory) -> list[Replaced]:
         hosts = frozenset(
             member.client_host for one in changes for member in one.joined if member.instance_id == instance
         )
-        close = _close(changes, REPLACEMENTS)
+        moves_on = 1 < len(hosts) == len(changes)
+        close = _close(changes, FLAPS if moves_on else REPLACEMENTS)
         if close:
-            found.append(Replaced(instance, changes, close, hosts))
+            found.append(Replaced(instance, changes, close, hosts, moves_on))
     return found
 
 

@@ -70,6 +70,16 @@ _BUGS = (
         "remove the member with removeMembersFromConsumerGroup and start it again",
     ),
     Bug(
+        "KAFKA-10284",
+        "The new member id of a static member that came back is not written to the log",
+        (("2.3", "2.6.1"),),
+        "2.6.1, 2.7.0",
+        "static members that go at once after the coordinator has moved, without a commit since",
+        "a coordinator that loads the group knows the old id, and fences the member that runs "
+        "(FencedInstanceIdException, which is fatal)",
+        "restart these members; upgrade the brokers to 2.6.1 or later",
+    ),
+    Bug(
         "KAFKA-7610",
         "Clients whose join times out stay in the group and join again as new members",
         (("0.9", "2.2"),),
@@ -270,6 +280,25 @@ _BUGS = (
         "a value of type 2, then records of types 3 to 8 of the same id without a tombstone of type 2 between",
         "the partition fails to load after an online downgrade",
         "do not roll clients back while the cleaner may run; repair: regroup compact, then restore the partition",
+    ),
+    Bug(
+        "KAFKA-13664",
+        "A load reads on into the zeroes behind the records of a preallocated segment",
+        (("4.0", None),),
+        "open",
+        "zero bytes behind the last batch of the segment that is written to",
+        "the new coordinator does not load the partition (Record size 0 is less than the minimum record overhead), and "
+        "its groups have none until the leader moves again",
+        "set preallocate=false for __consumer_offsets (log.preallocate of the brokers) and let a new segment begin",
+    ),
+    Bug(
+        "KAFKA-5431",
+        "The cleaner dies of the zeroes behind the records of a preallocated segment",
+        (("0.9", "0.11.0.1"),),
+        "0.11.0.1, 1.0.0",
+        "zero bytes at the end of a segment that is closed",
+        "nothing is removed any more from the partition, nor from others of that cleaner thread",
+        "upgrade; until then log.preallocate=false, and a restart of the broker, which cuts the zeroes off",
     ),
     Bug(
         "KAFKA-18672",

@@ -27,6 +27,8 @@ from coordinator_core.investigate.beginnings import explain_beginnings
 from coordinator_core.investigate.crowds import explain_crowds
 from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
+from coordinator_core.investigate.fenced import explain_fenced
+from coordinator_core.investigate.fleets import explain_fleets
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
@@ -36,6 +38,8 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.passed import explain_passed
+from coordinator_core.investigate.preallocated import explain_preallocated
 from coordinator_core.investigate.rhythms import explain_rhythms
 from coordinator_core.investigate.silences import explain_silences
 from coordinator_core.investigate.standstills import explain_held_up, explain_standstills
@@ -45,6 +49,7 @@ from coordinator_core.investigate.tenures import explain_tenures
 from coordinator_core.investigate.together import explain_back_together, explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
+from coordinator_core.investigate.visitors import explain_visitors
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.merge.packed import PackedTexts
@@ -111,6 +116,7 @@ def investigate(
             explanations += explain_reconciling(history, case)
             explanations += explain_outsiders(history, case)
             explanations += explain_cut_off(history, case)
+            explanations += explain_preallocated(history, log, case)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
     explanations += explain_cluster(histories, case)
@@ -291,6 +297,10 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_beginnings(group)
     yield from explain_topics(group, case)
     yield from explain_uses(group, case)
+    yield from explain_fleets(group)
+    yield from explain_fenced(group, case)
+    yield from explain_passed(group)
+    yield from explain_visitors(group)
 
 
 def _retention(groups: Sequence[GroupHistory]) -> Retention | None:

@@ -96,6 +96,13 @@ def _explained(
             f" That takes an offsets.retention.minutes of {first.age_ms // MINUTE_MS:,} or less; else it was {others}: "
             "the log does not decide."
         )
+    elif kind is EndKind.EXPIRY and EndKind.TOPIC_DELETION in end.others:
+        others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
+        default = span(case.profile.expiry.default_offsets_retention_ms)
+        verdict += (
+            f" The default retention, {default}, had passed before: the brokers keep offsets longer, or it was "
+            f"{others}; the log does not decide."
+        )
     if may_be_age := _may_be_age(first):
         verdict += (
             f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "

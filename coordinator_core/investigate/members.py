@@ -157,7 +157,9 @@ def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
         f"The member behind group instance id {found.instance_id} of {group.group_id} was replaced "
         f"{len(found.changes)} times, from {', '.join(sorted(found.hosts))}: "
         + (
-            "two processes use the same id."
+            "it restarts, each time under another address, as a pod does that is made anew."
+            if found.moves_on
+            else "two processes use the same id."
             if len(found.hosts) > 1
             else "it restarts, or two processes use the same id."
         )
@@ -171,7 +173,11 @@ def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
         group.offsets_partition,
         events=[step(one) for one in found.changes[:_SHOWN]],
         evidence=[step(found.close[0])],
-        now=["Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."],
+        now=[
+            "Look at why that process ends: its log before each restart, probes that fail, out of memory."
+            if found.moves_on
+            else "Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."
+        ],
     )
 
 

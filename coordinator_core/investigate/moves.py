@@ -1,28 +1,22 @@
-"""Committed offsets that went back, or forward further than anybody had read."""
+"""Committed offsets that were reset, went forward further than anybody had read, or have two writers."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import span
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
-from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, pace_of, rivals_of
+from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.history.takeovers import takeovers_of
-from coordinator_core.history.versions import SMALL_STEP
+from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.shifts import by_request, events_of, explanation, sequence_of, who
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
 from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
-_AGAIN = 3
-"""Times from which on it is no accident."""
-_NEAR = 3
-"""Times the largest step that an offset is from 0 where a partition begins."""
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 
@@ -39,17 +33,11 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     }
     resets = moves.pop(MoveKind.RESET, [])
     after = {id(one): two for versions in group.versions.values() for one, two in pairwise(versions)} if resets else {}
-    for _, some in _by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
+    for _, some in by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
         yield _reset(group, some)
-    for _, some in _by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
+    for _, some in by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
         yield _reset_overwritten(group, some, after[id(some[0].after)])
-    if disordered := _out_of_order(moves.get(MoveKind.BACK, ())):
-        yield _disorder(group, disordered)
-        known = {id(move) for move in disordered}
-        moves[MoveKind.BACK] = [move for move in moves[MoveKind.BACK] if id(move) not in known]
-    for kind, explain in _TOGETHER.items():
-        if moves.get(kind):
-            yield explain(group, moves[kind])
+    yield from explain_back(group, moves)
     jumped = moves.get(MoveKind.JUMPED, ())
     if after_failover := [move for move in jumped if move.coordinator_epochs]:
         yield _after_failover(group, after_failover)
@@ -58,7 +46,7 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _paused(group, paused)
     if others := [move for move in others if not _is_pause(move, case)]:
         yield _jumped(group, others, case)
-    for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
+    for _, some in by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
     if shared := [one for one in rivals if one.key not in taken.keys]:
         yield _rivals(group, shared)
@@ -104,68 +92,16 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
     )
 
 
-def _by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
-    found: dict[int, list[Move]] = {}
-    for move in moves:
-        found.setdefault(move.after.place.timestamp_ms, []).append(move)
-    return sorted(found.items())
-
-
-def _events(moves: Sequence[Move]) -> list[Event]:
-    return [
-        Event(
-            move.after.place,
-            f"{move.key.topic}-{move.key.partition}: {move.before.last.committed_offset} (record "
-            f"{move.before.last.record_offset}) to {move.after.first.committed_offset}"
-            + (f", by {_who(move.after)}" if move.after.member is not None else ""),
-        )
-        for move in moves[:_SHOWN]
-    ]
-
-
-def _who(version: Version) -> str:
-    member = version.member
-    if member is None:
-        return "an unknown client" if version.origin is None else version.origin.kind.value
-    name = member.instance_id or member.member_id
-    return f"{name} ({member.client_id} on {member.client_host}) in generation {version.generation}"
-
-
-def _sequence(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
-    """Changes of the group around the moves, and the moves."""
-    first, last = moves[0].after.place, moves[-1].after.place
-    around = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
-    around += [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
-    return sorted([*map(step, around), *_events(moves)], key=lambda event: event.place.record_offset)
-
-
-def _explanation(
-    group: GroupHistory, moves: Sequence[Move], code: str, severity: Severity, verdict: str, **more: Any
-) -> Explanation:
-    return Explanation(
-        code,
-        severity,
-        verdict,
-        moves[0].after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=_sequence(group, moves),
-        evidence=_events(moves),
-        # Of several steps of one key the first one: before it the group was as it should be.
-        restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
-        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
-        **more,
-    )
-
-
 def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = -sum(move.records for move in moves)
+    topics = len({move.key.topic for move in moves})
+    of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
-        f"{group.group_id}, by an admin client and not by a member: {records:,} records are read again."
+        f"{group.group_id}{of_topics}, by an admin client and not by a member: {records:,} records are read again."
     )
     back = consumer_groups(group.group_id, "--describe", "--offsets")
-    return _explanation(
+    return explanation(
         group,
         moves,
         "reset-by-admin",
@@ -192,7 +128,7 @@ def _is_overwritten(move: Move, following: Version | None) -> bool:
         and move.after.commits == 1
         and following.origin is not None
         and following.origin.kind not in (OriginKind.ADMIN, OriginKind.MIRROR)
-        and following.first.committed_offset >= _before(move)
+        and following.first.committed_offset >= move.before.last.committed_offset
     )
 
 
@@ -205,14 +141,14 @@ def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Ve
         f"A reset of {group.group_id} at {moment(put.timestamp_ms)} had no effect: {first.key.topic}-"
         f"{first.key.partition} was set from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset} (record {put.record_offset}), and "
-        f"{span(following.place.timestamp_ms - put.timestamp_ms)} later {_who(following)} committed "
+        f"{span(following.place.timestamp_ms - put.timestamp_ms)} later {who(following)} committed "
         f"{following.first.committed_offset} (record {following.place.record_offset}): it was running all the time. "
         f"It is no member of the group, so the coordinator did not refuse the reset. {count(len(moves), 'partition')}.",
         put.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        events=_sequence(group, moves),
-        evidence=[*_events(moves), Event(following.place, f"{following.first.committed_offset}, {_who(following)}")],
+        events=sequence_of(group, moves),
+        evidence=[*events_of(moves), Event(following.place, f"{following.first.committed_offset}, {who(following)}")],
         not_this=["Nothing was read again: a running consumer does not look at committed offsets."],
         now=[
             "Stop that client (assign(), Flink, Spark: tools show no active members), then reset once more: "
@@ -223,101 +159,13 @@ def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Ve
     )
 
 
-def _out_of_order(moves: Sequence[Move]) -> list[Move]:
-    """Commits of a member that came after a later one of its own: the next one goes on, or it happens again and
-    again by little."""
-    own = [
-        move
-        for move in moves
-        if move.after.generation == move.before.generation
-        and move.after.had_members
-        and move.after.member is not None
-        and move.topic_epochs is None
-        and move.coordinator_epochs is None
-    ]
-    little = [move for move in own if -move.records <= SMALL_STEP]
-    times = Counter(move.key for move in little if _is_regained(move))
-    found = [move for move in own if move.after.second is not None and move.after.second >= _before(move)]
-    found += [move for move in little if times[move.key] >= _AGAIN]
-    return sorted({id(move): move for move in found}.values(), key=lambda move: move.after.place)
-
-
-def _before(move: Move) -> int:
-    return move.before.last.committed_offset
-
-
-def _is_regained(move: Move) -> bool:
-    return move.after.last.committed_offset >= _before(move)
-
-
-def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    first = moves[0]
-    stands = [
-        move
-        for move in {move.key: move for move in moves}.values()
-        if group.versions[move.key][-1].last.committed_offset < _before(move)
-    ]
-    second = first.after.second
-    is_unsure = second is not None and second - first.after.first.committed_offset <= first.before.largest_step
-    often = len({move.after.place.timestamp_ms for move in moves})
-    of_former = _former(group, moves)
-    return Explanation(
-        "commits-out-of-order",
-        Severity.WARNING if stands or often >= _AGAIN else Severity.INFO,
-        f"Commits of {group.group_id} come out of order: {count(often, 'time')} from "
-        f"{moment(first.after.place.timestamp_ms)} on a member committed less than it had before, and then more again, "
-        f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
-        f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {_who(first.after)}"
-        f"; by {-min(move.records for move in moves):,} records at most."
-        + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else "")
-        + of_former,
-        first.after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=_sequence(group, moves),
-        evidence=_events(moves),
-        not_this=[
-            "Nobody reset the group: the next commits go on.",
-            *([] if is_unsure else ["Nothing is read again by it, unless the member stops right then."]),
-        ],
-        now=[
-            *(
-                ["Let the client commit what it owns only: drop stored offsets in onPartitionsRevoked."]
-                if of_former
-                else []
-            ),
-            "Let one thread commit, and only what all before it is done: commitAsync() that is tried again, or several "
-            "workers that commit each their own record, overtake each other.",
-            "Commit once more with commitSync() in onPartitionsRevoked and before close.",
-        ],
-    )
-
-
-def _former(group: GroupHistory, moves: Sequence[Move]) -> str:
-    """What it says if the lesser values are all what the owner of before had committed last."""
-    told = ""
-    for key in dict.fromkeys(move.key for move in moves):
-        values = {move.after.first.committed_offset for move in moves if move.key == key}
-        generation = next(move.before.generation for move in moves if move.key == key)
-        earlier = [one for one in group.versions[key] if one.member is not None and one.generation != generation]
-        last = earlier[-1] if earlier else None
-        if last is None or last.member is None or values != {last.last.committed_offset}:
-            return ""
-        told = told or (
-            f" These values are what {name_of(last.member)} had committed last as the owner, up to generation "
-            f"{last.generation} (record {last.last_place.record_offset}): then it is that one who commits on for what "
-            "it has lost, and the coordinator takes it from any member of the generation."
-        )
-    return told
-
-
 def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = sum(move.records for move in moves)
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set forward at once in "
         f"{group.group_id}, by an admin client: {records:,} records are skipped."
     )
-    return _explanation(
+    return explanation(
         group,
         moves,
         "skipped-by-admin",
@@ -328,230 +176,11 @@ def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation
     )
 
 
-def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    first = moves[0]
-    assert first.earlier is not None
-    verdict = (
-        f"{count(len(moves), 'partition')} of {group.group_id} went back right after a rebalance to a value that a "
-        f"member had committed in its earlier ownership: {first.key.topic}-{first.key.partition} from "
-        f"{first.before.last.committed_offset} to {first.after.first.committed_offset}, committed before at record "
-        f"{first.earlier.last.record_offset} in generation {first.earlier.generation}."
-    )
-    return _explanation(
-        group,
-        moves,
-        "stale-commit",
-        Severity.CRITICAL,
-        verdict,
-        bug="librdkafka-3774",
-        not_this=[
-            "It was no reset: a member committed it, in its own generation.",
-            "It was not auto.offset.reset: the value is one that was committed before.",
-        ],
-        now=[
-            f"Upgrade the client {_who(first.after)}: librdkafka below 1.9.0 does this.",
-            f"Put the offsets back while the consumers are stopped: {from_file(group.group_id)}",
-        ],
-    )
-
-
-def _mirror(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    verdict = (
-        f"Offsets of {group.group_id} that somebody outside the group writes, as MirrorMaker does, go back "
-        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): a mirror translates "
-        "wrongly."
-    )
-    return _explanation(
-        group,
-        moves,
-        "mirror-translates-back",
-        Severity.WARNING,
-        verdict,
-        bug="KAFKA-12468",
-        not_this=["No consumer of this cluster committed them: the group has no members."],
-        now=[
-            "Do not fail this group over; upgrade MirrorMaker to 3.5.0 or later and let it sync again.",
-            "Compare with the source: regroup describe of a capture of both clusters.",
-        ],
-    )
-
-
-def _negative(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    first = moves[0]
-    value = first.after.first.committed_offset
-    return _explanation(
-        group,
-        moves,
-        "negative-offset-committed",
-        Severity.WARNING,
-        f"{_who(first.after)} committed {value} for {first.key.topic}-{first.key.partition} of {group.group_id} at "
-        f"{moment(first.after.place.timestamp_ms)}, after {first.before.last.committed_offset} "
-        f"({count(len(moves), 'such step')}): a coordinator takes any number, and a consumer that is given -1 has no "
-        "committed offset and starts from auto.offset.reset.",
-        not_this=["It was no expiry and no deletion: the value was replaced, by a commit."],
-        now=[
-            "Look at how that client tells what to commit: a position that it did not know yet (-1, or the -1001 of "
-            "librdkafka) must not be committed.",
-            f"Stop the consumers and put the offsets back: {from_file(group.group_id)}",
-        ],
-    )
-
-
-def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    first = moves[0]
-    records = -sum(move.records for move in moves)
-    starts = {move.after.place.timestamp_ms for move in moves if move.after.generation != move.before.generation}
-    is_tool = first.before.had_members and not first.after.had_members
-    is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
-    verdict = (
-        f"{count(len({move.key for move in moves}), 'partition')} of {group.group_id} went back by {records:,} records "
-        f"from {moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
-    ) + (
-        "its job was started from an older checkpoint or savepoint, which has offsets of its own."
-        if is_job
-        else "while the group had no members somebody set it, as a reset of single partitions "
-        "(kafka-consumer-groups.sh --topic TOPIC:PARTITION), kafka-streams-application-reset and reset scripts do, or "
-        "read with assign()."
-        if is_tool
-        else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
-    )
-    now = []
-    if is_job:
-        now = [
-            "Start the job from the checkpoint that was its newest: what is committed does not move a job that has one."
-        ]
-    elif is_tool:
-        now = ["Ask who ran a reset of the application, or used the group id with assign(), at that time."]
-    elif len(starts) >= _AGAIN:
-        verdict += (
-            f" It is so at {len(starts)} starts, each in a new generation: the application seeks by itself when it is "
-            "given partitions (seekToBeginning, a timestamp, offsets of its own), whatever is committed."
-        )
-        now = ["Look for a seek in onPartitionsAssigned (Spring: ConsumerSeekAware), or offsets kept elsewhere."]
-    told, steps = _beside(group, moves) if first.after.member is not None else ("", [])
-    verdict += told
-    now += steps
-    if anew := [] if is_tool else _topics_anew(group, moves):
-        verdict += _anew(anew)
-        now = [
-            f"Does the topic end before {first.before.last.committed_offset}? Then it is another one of that name, and "
-            "nothing is to be put back: kafka-get-offsets.sh --bootstrap-server HOST:9092 --topic "
-            f"{anew[0].key.topic}",
-            *now,
-        ]
-    epochs = first.topic_epochs
-    if epochs and epochs[0] < epochs[1] and first.before.generation == first.after.generation and not is_tool:
-        verdict += (
-            f" The leader epoch of {first.key.topic}-{first.key.partition} went from {epochs[0]} to {epochs[1]} "
-            "with it: the new leader may not have had what the old one had (an unclean election), and the consumer was "
-            "set to where they part."
-        )
-        now += [
-            f"Look at the controller's log for an election of {first.key.topic}-{first.key.partition} at that time, "
-            "and at unclean.leader.election.enable of the topic."
-        ]
-    if epochs := first.coordinator_epochs:
-        verdict += (
-            f" The coordinator moved in between (leader epoch {epochs[0]} to {epochs[1]}): the member may have begun "
-            "from an older commit, or its last commits were lost."
-        )
-    return _explanation(
-        group,
-        moves,
-        "moved-back",
-        Severity.WARNING,
-        verdict,
-        not_this=[
-            "No member committed it: the group had none then."
-            if is_tool
-            else "It was no reset by an admin client: those need a group without members."
-            if first.after.had_members
-            else "It was no member: the group has none."
-        ],
-        now=[
-            *now,
-            *([] if is_tool else ["Look at that client's log for 'Resetting offset' and for seeks at that time."]),
-            f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
-        ],
-    )
-
-
-def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]:
-    """What the other partitions of that member, the commit before and the ones after say; with steps."""
-    first = moves[0]
-    name = f"{first.key.topic}-{first.key.partition}"
-    told, steps = "", []
-    back = {move.key for move in moves}
-    member = first.after.member
-    others = [
-        one
-        for key, one in group.all_versions()
-        if key not in back
-        and member is not None
-        and one.member is not None
-        and one.member.member_id == member.member_id
-        and one.place < first.after.place < one.last_place
-    ]
-    if others and first.before.generation == first.after.generation:
-        told += (
-            f" It went on with {count(len(others), 'other partition')} meanwhile, so the application did not begin "
-            f"anew: so does a fetch of {name} that is out of range (its leader moved, or lost records), with "
-            "auto.offset.reset=earliest."
-        )
-        steps.append(f"Look for OFFSET_OUT_OF_RANGE of {name} in its log, and at the leader of that partition then.")
-    if first.before.last.leader_epoch is None and first.after.first.leader_epoch is not None:
-        told += (
-            f" The commit before (record {first.before.last.record_offset}) has no leader epoch, although the client "
-            "knows it: a consumer that begins there cannot tell that the log was truncated, and is out of range "
-            "(KAFKA-19902)."
-        )
-        steps.append("Commit with a leader epoch (OffsetAndMetadata), as commitSync() without a map does.")
-    last = group.versions[first.key][-1]
-    newest = max(versions[-1].last_place for versions in group.versions.values())
-    if last is first.after and last.commits == 1 and newest.timestamp_ms - last.place.timestamp_ms >= HOUR_MS:
-        told += f" {name} was not committed again in the {span(newest.timestamp_ms - last.place.timestamp_ms)} since."
-    return told, steps
-
-
-def _topics_anew(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
-    """Steps back to near 0 of all partitions of a topic without a rebalance."""
-    found = []
-    for topic in sorted({move.key.topic for move in moves}):
-        some = [move for move in moves if move.key.topic == topic]
-        held = {key for key, versions in group.versions.items() if key.topic == topic and versions[-1].end is None}
-        is_whole = len(held) > 1 and {move.key for move in some} >= held
-        if is_whole and all(_is_anew(move) for move in some):
-            found += some
-    return found
-
-
-def _is_anew(move: Move) -> bool:
-    began = move.after.first.committed_offset
-    usual = max(move.before.largest_step, move.after.largest_step)
-    return began <= _NEAR * usual and 2 * began <= _before(move) and move.before.generation == move.after.generation
-
-
-def _anew(moves: Sequence[Move]) -> str:
-    first = moves[0]
-    told = (
-        f" All {len({move.key for move in moves})} partitions of {first.key.topic} begin again near 0 without a "
-        "rebalance: they are read from the beginning, or the topic was deleted and made again while the members went "
-        "on; then nothing is read twice."
-    )
-    before, after = pace_of(first.before), pace_of(first.after)
-    if 0 < after <= 2 * before and min(first.before.commits, first.after.commits) >= _PAUSED:
-        told += (
-            f" They go on at the pace of before ({after:,.0f} records an hour in {first.key.topic}-"
-            f"{first.key.partition}): whoever reads again what is there is faster, so this speaks for a new topic."
-        )
-    return told
-
-
 def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     """Members that went on reading while no commit of theirs came into the log, or stayed in it."""
     first = moves[0]
     before, after = first.before.last_place, first.after.place
-    return _explanation(
+    return explanation(
         group,
         moves,
         "commits-missing-at-failover",
@@ -594,7 +223,7 @@ def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     first = moves[0]
     before, after = first.before.last_place, first.after.place
     usual = (before.timestamp_ms - first.before.place.timestamp_ms) / max(1, first.before.commits - 1)
-    return _explanation(
+    return explanation(
         group,
         moves,
         "commits-paused",
@@ -649,7 +278,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
             "Raise retention.ms (or retention.bytes) of the topic above the time that the group is behind, or add "
             "consumers: what is below the log start cannot be read any more."
         ]
-    return _explanation(
+    return explanation(
         group,
         moves,
         "jumped-forward",
@@ -666,19 +295,19 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
 def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
     key, turns = found[0]
     first, second = turns[0], turns[1]
-    who = dict.fromkeys(_who(turn.version) for turn in turns)
+    writers = dict.fromkeys(who(turn.version) for turn in turns)
     are_syncs = of_two_syncs(found, group)
     return Explanation(
         "two-writers",
         Severity.WARNING,
         f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic}-"
         f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
-        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}." + (TWO_SYNCS if are_syncs else ""),
+        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(writers)}." + (TWO_SYNCS if are_syncs else ""),
         first.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         events=[
-            Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}, by {_who(turn.version)}")
+            Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}, by {who(turn.version)}")
             for turn in turns[:_SHOWN]
         ],
         evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
@@ -734,11 +363,3 @@ def _trespass(group: GroupHistory) -> Explanation:
         ],
         restore=behind,
     )
-
-
-_TOGETHER = {
-    MoveKind.NEGATIVE: _negative,
-    MoveKind.MIRROR: _mirror,
-    MoveKind.STALE: _stale,
-    MoveKind.BACK: _moved_back,
-}

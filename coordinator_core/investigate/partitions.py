@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -428,6 +429,9 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
         for group_id in live & history.groups.keys():
             homes.setdefault(group_id, []).append(history.groups[group_id])
     split = {group_id: groups for group_id, groups in homes.items() if len(groups) > 1}
+    if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
+        yield _copied(copied)
+        split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
     for group_id, groups in list(split.items())[:_SHOWN]:
         places = sorted((_last_place(group) for group in groups), key=lambda place: place.timestamp_ms)
         newest = places[-1]
@@ -445,6 +449,53 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
             not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
             now=["Bring all groups to their partitions: regroup compact SNAPSHOT --offsets-partitions N --output DIR"],
         )
+
+
+def _is_scattered(groups: Sequence[GroupHistory]) -> bool:
+    """Whether each offset key of a group has an offsets partition of its own, and several go on at the same time: a
+    coordinator writes a group into one partition, a producer places each key by itself."""
+    keys = Counter(key for group in groups for key in group.versions)
+    spans = sorted((_first_place(group).timestamp_ms, _last_place(group).timestamp_ms) for group in groups)
+    overlap = any(after < until for (_, until), (after, _) in itertools.pairwise(spans))
+    return len(keys) > 1 and max(keys.values()) == 1 and overlap
+
+
+def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
+    """Records of the offsets topic that somebody produced into it."""
+    group_id, groups = min(scattered.items(), key=lambda one: (-len(one[1]), one[0]))
+    by_partition = sorted(groups, key=lambda group: group.offsets_partition)
+    places = [_last_place(group) for group in by_partition]
+    newest = max(places, key=lambda place: place.timestamp_ms)
+    examples = ", ".join(
+        f"{key.topic}-{key.partition} in {group.offsets_partition}"
+        for group in by_partition[:3]
+        for key in list(group.versions)[:1]
+    )
+    return Explanation(
+        "offsets-topic-copied",
+        Severity.CRITICAL,
+        f"{count(len(scattered), 'group')} {'is' if len(scattered) == 1 else 'are'} in several partitions of "
+        f"__consumer_offsets at the same time, {group_id} in {', '.join(str(one.offsets_partition) for one in places)}:"
+        f" its offset keys lie apart ({examples}), as a producer places them by their hash. A coordinator keeps a "
+        "group in one partition, so a client wrote them: MirrorMaker, Replicator or a restore that copied "
+        "__consumer_offsets of another cluster as if it were any topic.",
+        newest.timestamp_ms,
+        group_id,
+        newest.offsets_partition,
+        evidence=[Event(place, "newest record there") for place in places][:_SHOWN],
+        not_this=[
+            "The number of offsets partitions was not changed (KIP-895): then a group goes on in its new partition "
+            "only, with the same offset keys.",
+            "No offset expired: those of this cluster are in the group's own partition, if it has any.",
+        ],
+        now=[
+            "Take internal topics out of the copy: --exclude '__.*' (--blacklist of old releases) of MirrorMaker 1, "
+            "topics.exclude of MirrorMaker 2, and deny producers WRITE on __consumer_offsets (ACLs).",
+            "Copied values are offsets of the other cluster; do not start a consumer from them. Use "
+            "sync.group.offsets.enabled of MirrorMaker 2, which translates them.",
+            "What each broker would load of it: regroup loads SNAPSHOT",
+        ],
+    )
 
 
 def _last_place(group: GroupHistory) -> Place:

@@ -9,6 +9,7 @@ from statistics import median
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
+from coordinator_core.investigate.fleets import new_instances_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import count, moment
@@ -31,7 +32,7 @@ def explain_rhythms(group: GroupHistory) -> Iterator[Explanation]:
         return
     if by_clock := _by_clock(rounds):
         yield _regular(group, by_clock)
-    elif not flapping_of(group) and (swings := _swings(rounds)):
+    elif not flapping_of(group) and not new_instances_of(group) and (swings := _swings(rounds)):
         yield _scaled(group, rounds, swings)
 
 

@@ -124,10 +124,41 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
     yield found
 
 
+def _one_too_many(group: GroupHistory, held: Sequence[_Held]) -> Explanation:
+    """A lost tail is of another length in each partition."""
+    first = held[0]
+    found = _explanation(
+        group,
+        held,
+        "committed-one-too-many",
+        Severity.WARNING,
+        f"{group.group_id} has committed one more than there is in {count(len(held), 'partition')}: {first.name} at "
+        f"{first.committed}, where the log ends at {first.end}. Its client commits one too many (the position plus "
+        "one, or the offset of the last record plus two): a consumer that starts from there skips the next record of "
+        "each partition, or is out of range until there is one.",
+    )
+    found.evidence = [one.event(f"{one.committed} committed, log from {one.start} to {one.end}") for one in held]
+    found.evidence = found.evidence[:_SHOWN]
+    found.not_this = [
+        "The partitions lost no records: what is lost is not one record in each.",
+        "No other process reset the group: its own commits say so.",
+    ]
+    found.now = [
+        "Commit the offset of the last record plus one, or position() as it is, which is that already.",
+        "Until then each rebalance skips a record; go one back while the consumers are stopped: "
+        + consumer_groups(group.group_id, "--reset-offsets", "--shift-by", "-1", "--all-topics", "--execute"),
+    ]
+    found.restore = {one.key: one.end for one in held}
+    return found
+
+
 def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:
     if not held:
         return
     first = held[0]
+    if len(held) >= _SEVERAL and all(one.committed == one.end + 1 for one in held):
+        yield _one_too_many(group, held)
+        return
     skipped = sum(one.committed - one.end for one in held)
     epoch = first.version.last.leader_epoch
     since = "without a leader epoch" if epoch is None else f"in leader epoch {epoch}"

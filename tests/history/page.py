@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.history.deployed import DEPLOYED
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.observed import OBSERVED
@@ -21,7 +22,7 @@ from tests.history.sharing import SHARING
 from tests.history.tracked import TRACKED
 from tests.history.wider import WIDER
 
-ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED, *TRACKED, *OBSERVED)
+ALL = (*INCIDENTS, *FURTHER, *SHARING, *WIDER, *REPORTED, *TRACKED, *OBSERVED, *DEPLOYED)
 HEADER = "| incident | command | answer | broker |\n|---|---|---|---|"
 RECORDED_HEADER = "| recorded | command | answer |\n|---|---|---|"
 

@@ -219,8 +219,38 @@ def test_why_a_group_is_in_no_record(
 ) -> None:
     for number in {partition_for("flink-orders"), partition_for("ledger")}:
         Log().commit("billing", {KEY: 1}).write(tmp_path, number)
-    assert run(["investigate", str(tmp_path), "--kafka-version", "3.9.2", "--group", group]) == 2
+    partitions = ["--offsets-topic-num-partitions", "50"]
+    assert run(["investigate", str(tmp_path), "--kafka-version", "3.9.2", *partitions, "--group", group]) == 2
     assert reason in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("count", [50, 12])
+def test_where_a_group_would_be_is_told_from_where_the_others_are(
+    count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"service-{number}" for number in range(40)]
+    by_partition: dict[int, Log] = {}
+    for name in names:
+        by_partition.setdefault(partition_for(name, count), Log()).commit(name, {KEY: 1})
+    left_out = partition_for("billing", count)
+    for number, log in by_partition.items():
+        if number != left_out:
+            log.write(tmp_path, number)
+    assert run(["investigate", str(tmp_path), "--kafka-version", "3.9.2", "--group", "billing"]) == 2
+    said = "the default" if count == 50 else "as the groups in this log lie"
+    assert f"of {count} offsets partitions, {said}, its records are in {left_out}" in capfd.readouterr().err
+
+
+def test_a_group_of_records_that_the_release_does_not_know_is_not_called_absent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit("old", {KEY: 1}).modern((3, {"groupId": "billing"}, {"epoch": 1}))
+    command = ["investigate", str(log.write(tmp_path)), "--group", "billing", *NOW]
+    assert run([*command, "--kafka-version", "3.3.2"]) == 2
+    said = capfd.readouterr().err
+    assert "knows no record of group 'billing': those in offsets partition 0" in said
+    assert "no record in this log" not in said
+    assert run([*command, "--kafka-version", "4.3.1"]) == 0
 
 
 @pytest.mark.parametrize(("protocol", "is_told"), [("range", False), ("sticky", False), ("cooperative-sticky", True)])

@@ -1,0 +1,112 @@
+"""A record that failed at every start, and was passed by the commit with which a consumer closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator_core.durations import span
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import Change, GroupHistory, Member, Place, Version
+from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.rules.model import Severity
+
+_STARTS = 3
+"""Owners that left while the offset stood: one or two may be a deployment."""
+_CLOSING_MS = 10_000
+"""A consumer commits and leaves in one go; the rebalance that its leaving makes is written within so many
+milliseconds."""
+_USUAL = 20
+"""Commits in a row that make a rhythm, and times its step that are out of it."""
+_POLL = 500
+"""Default of ``max.poll.records``: what one poll may have handed out."""
+
+
+class _Passed(NamedTuple):
+    key: OffsetKey
+    stood: Place
+    """Where the value was committed first."""
+    value: int
+    after: Version
+    left: Sequence[Change]
+    """Rebalances in which owners left while it stood."""
+    closing: Change
+    member: Member
+
+
+def explain_passed(group: GroupHistory) -> Iterator[Explanation]:
+    """Records that were passed so: the first such partition, with the number of them."""
+    rounds = rounds_of(group)
+    found = [one for key, versions in sorted(group.versions.items()) for one in _passed(key, versions, rounds)]
+    if found:
+        yield _explained(group, found)
+
+
+def _passed(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Change]) -> Iterator[_Passed]:
+    for at, after in enumerate(versions[1:], 1):
+        value = versions[at - 1].last.committed_offset
+        if after.commits != 1 or after.member is None or not 0 < after.first.committed_offset - value <= _POLL:
+            continue
+        if at + 1 < len(versions) and versions[at + 1].first.committed_offset < after.first.committed_offset:
+            continue
+        first = at - 1
+        while first and versions[first - 1].last.committed_offset == value:
+            first -= 1
+        began = versions[first]
+        stood = began.still or began.last_place
+        usual = (stood.timestamp_ms - began.place.timestamp_ms) / began.commits
+        if began.commits < _USUAL or after.place.timestamp_ms - stood.timestamp_ms < _USUAL * usual:
+            continue  # It is a quiet partition: who came and went had nothing to read.
+        closing = next((one for one in rounds if one.place > after.place), None)
+        if closing is None or closing.place.timestamp_ms - after.place.timestamp_ms > _CLOSING_MS:
+            continue
+        owner = after.member.member_id
+        left = [
+            one
+            for one in rounds
+            if stood < one.place < after.place and any(key[1:] in (member.partitions or ()) for member in one.left)
+        ]
+        if len(left) >= _STARTS and any(member.member_id == owner for member in closing.left):
+            yield _Passed(key, stood, value, after, left, closing, after.member)
+
+
+def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
+    one = found[0]
+    name = f"{one.key.topic}-{one.key.partition}"
+    place = one.after.place
+    committed = one.after.first.committed_offset
+    topic = f"{one.key.topic}:{one.key.partition}"
+    return Explanation(
+        "record-passed-at-close",
+        Severity.INFO,
+        f"{name} of {group.group_id} stood at {one.value} for {span(place.timestamp_ms - one.stood.timestamp_ms)} from "
+        f"{moment(one.stood.timestamp_ms)} on, while its owners left {len(one.left)} times; then {name_of(one.member)} "
+        f"committed {committed} (record {place.record_offset}) and left in the same moment (generation "
+        f"{one.closing.generation}). A consumer that fails at a record and closes commits by that what it was given "
+        f"(enable.auto.commit): {count(committed - one.value, 'record')} from {one.value} on may never have been "
+        "processed, unless nothing was there to read until then."
+        + (f" {len(found)} such partitions." if len(found) > 1 else ""),
+        place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[*map(step, one.left[:3]), Event(place, f"{name}: {committed}"), step(one.closing)],
+        evidence=[Event(one.stood, f"{name}: {one.value}"), Event(place, f"{name}: {committed}"), step(one.closing)],
+        not_this=[
+            "The record was not mended: who had got past it would have stayed.",
+            "Nobody set the offset from outside: a member did.",
+        ],
+        now=[
+            f"Read the record itself: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {one.key.topic} "
+            f"--partition {one.key.partition} --offset {one.value} --max-messages {committed - one.value}",
+            "To process it, stop the consumers and set the partition back: "
+            + consumer_groups(
+                group.group_id, "--reset-offsets", "--topic", topic, "--to-offset", str(one.value), "--execute"
+            ),
+            "Set enable.auto.commit=false and commit after the work is done; or end the process without close() when a "
+            "record fails.",
+        ],
+        restore={one.key: one.value for one in found},
+    )

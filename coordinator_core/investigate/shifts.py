@@ -1,0 +1,68 @@
+"""Steps of committed offsets as an explanation has them: what every kind of step tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from coordinator_core.history.model import GroupHistory, Version
+from coordinator_core.history.signs import Move
+from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.steps import step
+from coordinator_core.rules.model import Severity
+
+_SHOWN = 8
+
+
+def by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
+    found: dict[int, list[Move]] = {}
+    for move in moves:
+        found.setdefault(move.after.place.timestamp_ms, []).append(move)
+    return sorted(found.items())
+
+
+def events_of(moves: Sequence[Move]) -> list[Event]:
+    return [
+        Event(
+            move.after.place,
+            f"{move.key.topic}-{move.key.partition}: {move.before.last.committed_offset} (record "
+            f"{move.before.last.record_offset}) to {move.after.first.committed_offset}"
+            + (f", by {who(move.after)}" if move.after.member is not None else ""),
+        )
+        for move in moves[:_SHOWN]
+    ]
+
+
+def who(version: Version) -> str:
+    member = version.member
+    if member is None:
+        return "an unknown client" if version.origin is None else version.origin.kind.value
+    name = member.instance_id or member.member_id
+    return f"{name} ({member.client_id} on {member.client_host}) in generation {version.generation}"
+
+
+def sequence_of(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
+    """Changes of the group around the moves, and the moves."""
+    first, last = moves[0].after.place, moves[-1].after.place
+    around = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
+    around += [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
+    return sorted([*map(step, around), *events_of(moves)], key=lambda event: event.place.record_offset)
+
+
+def explanation(
+    group: GroupHistory, moves: Sequence[Move], code: str, severity: Severity, verdict: str, **more: Any
+) -> Explanation:
+    return Explanation(
+        code,
+        severity,
+        verdict,
+        moves[0].after.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=sequence_of(group, moves),
+        evidence=events_of(moves),
+        # Of several steps of one key the first one: before it the group was as it should be.
+        restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
+        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        **more,
+    )
