@@ -1,18 +1,34 @@
-"""Expectations of our own; importing this module registers them with GX."""
+"""Expectations of our own; importing this module registers them with GX.
+
+Those on rows look at Arrow columns as a whole: a metric of the table counts the unexpected rows and has the first of
+them. Single rows are looked at only where the smallest or largest value, or the number of nulls, says that there are
+any. GX's own expectations on rows look at one value after the other, and each copies the table several times.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
-from great_expectations.expectations.expectation import BatchExpectation, MulticolumnMapExpectation
-from great_expectations.expectations.metrics.map_metric_provider.multicolumn_condition_partial import (
-    multicolumn_condition_partial,
-)
-from great_expectations.expectations.metrics.map_metric_provider.multicolumn_map_metric_provider import (
-    MulticolumnMapMetricProvider,
-)
+from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+
+from expectations.columns import columns_of
+from expectations.ordered import is_ordered, repeats
+from expectations.result import EXAMPLES
+
+Wrong = npt.NDArray[np.bool_] | None
+"""Per row, whether it is unexpected; ``None``: no row is."""
 
 
 class ExpectTableArrowSchemaToEqual(BatchExpectation):
@@ -54,140 +70,213 @@ def _difference(declared: dict[str, str], found: dict[str, str]) -> str:
     return "; ".join(parts) or "as declared"
 
 
-class RecordOffsetInsideCut(MulticolumnMapMetricProvider):
-    """Per row, whether the second column lies in the cut of the partition in the first."""
+class _UnexpectedRows(TableMetricProvider):
+    """The result of an expectation on rows, as GX's own on several columns have it (``SUMMARY``)."""
 
-    condition_metric_name = "multicolumn_values.record_offset_inside_cut"
-    condition_value_keys = ("cut", "unseen")
+    value_keys: tuple[str, ...] = ("column_list",)
 
-    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
-    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
-        partitions, positions = (column_list.iloc[:, index] for index in (0, 1))
-        start = partitions.map({int(name): bounds[0] for name, bounds in kwargs["cut"].items()})
-        end = partitions.map({int(name): bounds[1] for name, bounds in kwargs["cut"].items()})
-        absent = positions.isna()
-        if kwargs["unseen"] is not None:
-            absent |= (positions == kwargs["unseen"]).fillna(False)
-        within = ((positions >= start) & (positions < end)).fillna(False)
-        return (start.notna() & (absent | within)).astype(bool)
+    @metric_value(engine=PandasExecutionEngine)
+    def _pandas(
+        cls,  # noqa: N805 - GX passes the class
+        execution_engine: PandasExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        **_: Any,
+    ) -> dict[str, Any]:
+        frame, *_rest = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        rows = columns_of(frame, metric_value_kwargs["column_list"])
+        return _summary(rows, cls.wrong(rows, metric_value_kwargs))
+
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        """The unexpected rows of a table with the columns of ``column_list``; ``arguments`` are of ``value_keys``."""
+        raise NotImplementedError
 
 
-class ExpectRecordOffsetInsideCut(MulticolumnMapExpectation):
+def _mask(found: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Null is false."""
+    mask: npt.NDArray[np.bool_] = found.fill_null(False).to_numpy()
+    return mask
+
+
+def _either(one: Wrong, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    return other if one is None else one | other
+
+
+def _summary(rows: pa.Table, wrong: Wrong) -> dict[str, Any]:
+    places = np.flatnonzero([] if wrong is None else wrong)
+    percent = len(places) / rows.num_rows * 100 if rows.num_rows else None
+    # Not Table.take, which makes one array of the chunks of each column.
+    first = [row for place in places[:EXAMPLES].tolist() for row in rows.slice(place, 1).to_pylist()]
+    result = {
+        "element_count": rows.num_rows,
+        "unexpected_count": len(places),
+        "unexpected_percent": percent,
+        "partial_unexpected_list": first,
+        "missing_count": 0,
+        "missing_percent": 0.0 if rows.num_rows else None,
+        "unexpected_percent_total": percent,
+        "unexpected_percent_nonmissing": percent,
+        "partial_unexpected_index_list": places[:EXAMPLES].tolist(),
+    }
+    with suppress(TypeError):  # of values that have no order, or of lists
+        counts = Counter(tuple(row.values()) for row in first)
+        most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+        result["partial_unexpected_counts"] = [{"value": value, "count": count} for value, count in most]
+    return result
+
+
+class _RowsExpectation(BatchExpectation):
+    """No row is unexpected. ``column_list``: the columns that are looked at."""
+
+    column_list: list[str]
+
+    success_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: Any = None,
+    ) -> dict[str, Any]:
+        result = metrics[self.metric_dependencies[0]]
+        return {"success": result["unexpected_count"] == 0, "result": dict(result)}
+
+
+class RowsOutsideCut(_UnexpectedRows):
+    metric_name = "table.rows_outside_cut"
+    value_keys = ("column_list", "cut", "unseen")
+
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        partitions, positions = rows.columns
+        bounds = {int(name): bounds for name, bounds in arguments["cut"].items()}
+        first, last = _range(partitions)
+        if first is not None and first == last and first in bounds and not partitions.null_count:
+            lowest, highest = _range(positions)
+            start, end = bounds[first]
+            if lowest is None or (start <= lowest and highest < end):
+                return None
+        known = pc.index_in(partitions, value_set=pa.array(list(bounds), partitions.type))
+        start, end = (pa.array([one[place] for one in bounds.values()], pa.int64()).take(known) for place in (0, 1))
+        within = pc.and_(pc.greater_equal(positions, start), pc.less(positions, end))
+        absent = pc.is_null(positions)
+        if arguments["unseen"] is not None:
+            absent = pc.or_(absent, pc.equal(positions, arguments["unseen"]).fill_null(False))
+        is_good = pc.and_(pc.is_valid(known), pc.or_(absent, within.fill_null(False)))
+        return _mask(pc.invert(is_good))
+
+
+class ExpectRecordOffsetInsideCut(_RowsExpectation):
     """``column_list`` is an offsets partition and a record offset in it, null where there is none.
 
     ``cut`` has the first and the behind-last offset by offsets partition (text); ``unseen`` is a value that
     stands for no record.
     """
 
-    column_list: list[str]
     cut: dict[str, Any]
     unseen: int | None = None
-    ignore_row_if: Literal["never"] = "never"
 
-    map_metric = "multicolumn_values.record_offset_inside_cut"
-    success_keys: ClassVar[tuple[str, ...]] = ("cut", "unseen", "mostly")
+    metric_dependencies: ClassVar[tuple[str, ...]] = (RowsOutsideCut.metric_name,)
+    success_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
     args_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
 
 
-class NoFindingOfRule(MulticolumnMapMetricProvider):
-    """Per row of findings, whether it is of another rule or muted."""
+class FindingsOfRule(_UnexpectedRows):
+    metric_name = "table.findings_of_rule"
+    value_keys = ("column_list", "rule")
 
-    condition_metric_name = "multicolumn_values.no_finding_of_rule"
-    condition_value_keys = ("rule",)
-
-    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
-    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
-        rule, muted = (column_list.iloc[:, index] for index in (0, 1))
-        return ((rule != kwargs["rule"]) | muted.notna()).astype(bool)
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        of_rule, muted = rows.columns
+        return _mask(pc.and_(pc.equal(of_rule, arguments["rule"]), pc.is_null(muted)))
 
 
-class ExpectNoFindingOfRule(MulticolumnMapExpectation):
+class ExpectNoFindingOfRule(_RowsExpectation):
     """No row is of ``rule``, but muted ones; ``column_list`` is the code of the rule and the mute."""
 
-    column_list: list[str]
     rule: str
-    ignore_row_if: Literal["never"] = "never"
 
-    map_metric = "multicolumn_values.no_finding_of_rule"
-    success_keys: ClassVar[tuple[str, ...]] = ("rule", "mostly")
+    metric_dependencies: ClassVar[tuple[str, ...]] = (FindingsOfRule.metric_name,)
+    success_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
     args_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
 
 
-class ColumnsNotNull(MulticolumnMapMetricProvider):
-    """Per row, whether no column is null."""
+class RowsWithNull(_UnexpectedRows):
+    metric_name = "table.rows_with_null"
 
-    condition_metric_name = "multicolumn_values.not_null"
-    condition_value_keys = ()
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        found = None
+        for column in rows.columns:
+            if column.null_count:
+                found = _either(found, _mask(pc.is_null(column)))
+        return found
 
-    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
-    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
-        return ~column_list.isna().any(axis="columns")
 
-
-class ExpectColumnsNotNull(MulticolumnMapExpectation):
+class ExpectColumnsNotNull(_RowsExpectation):
     """No column of ``column_list`` is null in any row."""
 
-    column_list: list[str]
-    ignore_row_if: Literal["never"] = "never"
-
-    map_metric = "multicolumn_values.not_null"
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+    metric_dependencies: ClassVar[tuple[str, ...]] = (RowsWithNull.metric_name,)
 
 
-class WithinBounds(MulticolumnMapMetricProvider):
-    """Per row, whether the second column is within the bounds; null is."""
+class RowsOutOfBounds(_UnexpectedRows):
+    metric_name = "table.rows_out_of_bounds"
+    value_keys = ("column_list", "min_value", "max_value")
 
-    condition_metric_name = "multicolumn_values.within_bounds"
-    condition_value_keys = ("min_value", "max_value")
-
-    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
-    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
-        values = column_list.iloc[:, 1]
-        outside = pd.Series(False, values.index)
-        if kwargs["min_value"] is not None:
-            outside |= (values < kwargs["min_value"]).fillna(False).astype(bool)
-        if kwargs["max_value"] is not None:
-            outside |= (values > kwargs["max_value"]).fillna(False).astype(bool)
-        return ~outside
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
+        values, (smallest, largest) = rows.column(1), (arguments[name] for name in ("min_value", "max_value"))
+        lowest, highest = _range(values)
+        found = None
+        if smallest is not None and lowest is not None and lowest < smallest:
+            found = _mask(pc.less(values, smallest))
+        if largest is not None and highest is not None and highest > largest:
+            found = _either(found, _mask(pc.greater(values, largest)))
+        return found
 
 
-class ExpectValuesWithinBounds(MulticolumnMapExpectation):
-    """No value is below ``min_value`` or above ``max_value``, where they are set.
+class ExpectValuesWithinBounds(_RowsExpectation):
+    """No value is below ``min_value`` or above ``max_value``, where they are set; null is within.
 
     ``column_list`` is an offsets partition and the value.
-
-    GX's own expectation looks at one value after the other, and copies the table to leave out nulls.
     """
 
-    column_list: list[str]
     min_value: Any = None
     max_value: Any = None
-    ignore_row_if: Literal["never"] = "never"
 
-    map_metric = "multicolumn_values.within_bounds"
-    success_keys: ClassVar[tuple[str, ...]] = ("min_value", "max_value", "mostly")
+    metric_dependencies: ClassVar[tuple[str, ...]] = (RowsOutOfBounds.metric_name,)
+    success_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
     args_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
 
 
-class ColumnsUniqueTogether(MulticolumnMapMetricProvider):
-    """Per row, whether no other row has the same values in all columns."""
+def _range(values: pa.ChunkedArray) -> tuple[Any, Any]:
+    """Smallest and largest value; ``None`` where there is none."""
+    found = pc.min_max(values).as_py()
+    return found["min"], found["max"]
 
-    condition_metric_name = "multicolumn_values.unique_together"
-    condition_value_keys = ()
 
-    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
-    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+class RepeatedRows(_UnexpectedRows):
+    metric_name = "table.repeated_rows"
+
+    @staticmethod
+    def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         # Few rows share the first two columns, which are coordinates; the others need not be looked at.
-        again = column_list.iloc[:, :2].duplicated(keep=False).to_numpy(bool)
-        again[again] = column_list[again].duplicated(keep=False).to_numpy(bool)
-        return pd.Series(~again, column_list.index)
+        coordinates = rows.select(range(2))
+        again = repeats(coordinates) if is_ordered(coordinates) else _duplicated(coordinates)
+        if not again.any():
+            return None
+        again[again] = _duplicated(rows.filter(pa.array(again)))
+        return again
 
 
-class ExpectColumnsToBeUniqueTogether(MulticolumnMapExpectation):
+def _duplicated(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = rows.to_pandas(types_mapper=pd.ArrowDtype).duplicated(keep=False).to_numpy(bool)
+    return found
+
+
+class ExpectColumnsToBeUniqueTogether(_RowsExpectation):
     """No two rows have the same values in all columns of ``column_list``."""
 
-    column_list: list[str]
-    ignore_row_if: Literal["never"] = "never"
-
-    map_metric = "multicolumn_values.unique_together"
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
+    metric_dependencies: ClassVar[tuple[str, ...]] = (RepeatedRows.metric_name,)

@@ -9,6 +9,8 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +23,16 @@ from coordinator_core import storage
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations.checks import COUNTED, FILES_COLUMNS, Reference
+from expectations.ordered import is_ordered
 
 _HIDDEN = ("_", ".")
 """Readers of directories pass over such names."""
 
-BATCH_ROWS = 1 << 18
-"""Rows that GX has in a data frame; of committed offsets about 100 MiB."""
+BATCH_ROWS = 1 << 19
+"""Rows that GX has in a data frame at most, about; of committed offsets some 100 MiB."""
+
+BATCH_BYTES = 1 << 27
+"""Bytes that rows of a table that is in order have in a data frame at most, about."""
 
 _READ_ROWS = 1 << 16
 _PARTITION = "offsets_partition"
@@ -59,12 +65,14 @@ class Part(NamedTuple):
     number: int
     of: Mapping[int, int]
 
-    def may_hold(self, group: pq.RowGroupMetaData) -> bool:
-        """Whether rows of a row group may be of the part."""
+    def holds(self, group: pq.RowGroupMetaData) -> bool | None:
+        """Whether the rows of a row group are of the part; ``None``: some may be."""
+        if not self.of:
+            return True
         columns = (group.column(place) for place in range(group.num_columns))
         found = next((column.statistics for column in columns if column.path_in_schema == _PARTITION), None)
         if found is None or not found.has_min_max or found.min != found.max or found.null_count:
-            return True
+            return None
         return self.of.get(found.min, 0) == self.number
 
     def of_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -109,7 +117,7 @@ class StoredTable:
         found = 0
         for path, name in self._files:
             with _opened(path, name) as parquet:
-                found += sum(parquet.metadata.row_group(one).num_rows for one in _row_groups(parquet, part))
+                found += sum(parquet.metadata.row_group(one).num_rows for _, one in _row_groups(parquet, part))
         return found
 
     @property
@@ -149,20 +157,59 @@ class StoredTable:
                     yield reader.read_all()
                 os.unlink(path)
 
+    def is_ordered(self, by: Sequence[str], part: Part = WHOLE) -> bool:
+        """Whether the rows of ``part`` are in the order of ``by``, as far as :func:`ordered.is_ordered` knows one."""
+        if not self.has(by):
+            return False
+        last = None
+        for rows in self._record_batches(part, by):
+            table = pa.Table.from_batches([rows] if last is None else [last, rows])
+            if not is_ordered(table.select(by)):
+                return False
+            if rows.num_rows:
+                last = rows.slice(rows.num_rows - 1)
+        return True
+
+    def in_order(self, by: Sequence[str], part: Part = WHOLE) -> Iterator[pa.Table]:
+        """The rows of ``part``, which are in the order of ``by``, in batches of about :data:`BATCH_ROWS` or
+        :data:`BATCH_BYTES`: rows with equal values in ``by`` are in the same batch."""
+        kept: list[pa.RecordBatch] = []
+        for rows in self._record_batches(part, None):
+            kept.append(rows)
+            if sum(one.num_rows for one in kept) >= BATCH_ROWS or sum(one.nbytes for one in kept) >= BATCH_BYTES:
+                table = pa.Table.from_batches(kept, self.schema)
+                end = table.num_rows - _equal_to_last(table.select(by))
+                if end:
+                    yield table.slice(0, end)
+                kept = table.slice(end).to_batches()
+        yield pa.Table.from_batches(kept, self.schema)
+
     def _record_batches(self, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for path, name in self._files:
             with _opened(path, name) as parquet:
                 try:
-                    groups = _row_groups(parquet, part)
-                    for rows in parquet.iter_batches(batch_size=_READ_ROWS, columns=columns, row_groups=groups):
-                        yield part.of_rows(rows) if part.of else rows
+                    for are_all, groups in groupby(_row_groups(parquet, part), itemgetter(0)):
+                        numbers = [number for _, number in groups]
+                        for rows in parquet.iter_batches(batch_size=_READ_ROWS, columns=columns, row_groups=numbers):
+                            yield rows if are_all else part.of_rows(rows)
                 except (OSError, pa.ArrowInvalid) as error:
                     raise UnreadableTableError(f"{name} cannot be read: {error}") from None
 
 
-def _row_groups(parquet: pq.ParquetFile, part: Part) -> list[int]:
+def _row_groups(parquet: pq.ParquetFile, part: Part) -> list[tuple[bool, int]]:
+    """Row groups with rows of ``part``, each with whether all of its rows are."""
     metadata = parquet.metadata
-    return [one for one in range(metadata.num_row_groups) if not part.of or part.may_hold(metadata.row_group(one))]
+    held = [(part.holds(metadata.row_group(number)), number) for number in range(metadata.num_row_groups)]
+    return [(holds is True, number) for holds, number in held if holds is not False]
+
+
+def _equal_to_last(rows: pa.Table) -> int:
+    """Rows with the values of the last row, which they are next to."""
+    same = None
+    for column in rows.columns:
+        found = pc.equal(column, column[-1])
+        same = found if same is None else pc.and_(same, found)
+    return int(pc.sum(same).as_py())
 
 
 def hashes(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.uint64]:
@@ -207,6 +254,9 @@ def batches(name: str, tables: Mapping[str, StoredTable], part: Part = WHOLE) ->
     references = [reference for reference in COUNTED if reference.table == name and _can_count(reference, tables)]
     # Columns of a key, so that equal keys come together.
     by = references[0].columns if references else table.key[:2]
+    if not references and table.num_rows > _READ_ROWS and table.is_ordered(by, part):
+        yield from table.in_order(by, part)
+        return
     rows_of = [tables[one].most_rows(part) for one in (name, *(reference.target for reference in references))]
     count = -(-max(rows_of) // BATCH_ROWS) if rows_of[0] else 1
     targets = [

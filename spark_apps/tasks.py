@@ -40,6 +40,9 @@ LIMITS = Limits(fold_bytes=128 * MIB)
 """Of a larger segment a task makes several folds, one after the other; smaller ones it folds together, as long as that
 holds no more: docs/sizing.md has the memory that it takes."""
 
+MAX_READ_BYTES = 8 * MIB
+"""Folds that stand one behind the other in a file are read together up to this size."""
+
 MAX_HELD_BYTES = 64 * MIB
 """Folds of a whole partition that are merged by the task that made them; more are merged by other tasks."""
 
@@ -61,6 +64,12 @@ class FileRange:
             file.seek(self.position)
             return file.read_buffer(self.size)
 
+    def joined(self, later: FileRange, most_bytes: int) -> FileRange | None:
+        """This range and ``later``; ``None`` where that does not begin at its end, or where both are larger."""
+        size = self.size + later.size
+        is_next = (self.path, self.position + self.size) == (later.path, later.position)
+        return FileRange(self.path, self.position, size) if is_next and size <= most_bytes else None
+
 
 @dataclass(frozen=True)
 class StagedFold:
@@ -78,10 +87,6 @@ class StagedFold:
     def size(self) -> int:
         """Bytes."""
         return 0 if self.place is None else self.place.size
-
-    def whole(self) -> SegmentResult:
-        """The result with its fold."""
-        return self.result if self.place is None else replace(self.result, fold=SegmentFold.from_ipc(self.place.read()))
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,8 @@ def _held(results: Iterator[SegmentResult], most_bytes: int) -> tuple[list[Segme
     held, size = [], 0
     for result in results:
         held.append(result)
-        size += 0 if result.fold is None else result.fold.nbytes
+        # Of most folds there are no rows, and asking each empty column for its size takes long.
+        size += result.fold.nbytes if result.fold is not None and result.fold.has_rows else 0
         if size > most_bytes:
             return held, False
     return held, True
@@ -187,10 +193,9 @@ def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
     folds, shards = work
     heads: list[pa.Buffer] = []
     parts: list[list[pa.Buffer]] = [[] for _ in range(shards)]
-    for staged in folds:
-        if staged.place is None:
+    for _, content in _read(folds):
+        if content is None:
             continue
-        content = staged.place.read()
         source = pa.BufferReader(content)
         SegmentFold.read_ipc_lazily(source)
         heads.append(content.slice(0, source.tell()))
@@ -229,13 +234,42 @@ def merge(partition: WholePartition, rules: ReplayTask) -> Answer:
     _forget_folds()
     number = partition.folds[0].offsets_partition
     if not partition.shards:
-        return _merged(number, (fold.whole() for fold in partition.folds), rules)
+        whole = (
+            result if content is None else replace(result, fold=SegmentFold.from_ipc(content))
+            for result, content in _read(partition.folds)
+        )
+        return _merged(number, whole, rules)
     combined = combine_shards([shard.read(rules.profile) for shard in partition.shards])
     heads = _folds_in((cut.heads for cut in partition.cuts), SegmentFold.read_ipc_lazily)
     results = (
         fold.result if fold.place is None else replace(fold.result, fold=next(heads)) for fold in partition.folds
     )
     return _merged(number, results, rules, merged=lambda _: combined)
+
+
+def _read(folds: Sequence[StagedFold]) -> Iterator[tuple[SegmentResult, pa.Buffer | None]]:
+    """The results, each with the bytes of its fold. On an object store a read is two requests, whatever its size."""
+    together: list[StagedFold] = []
+    place: FileRange | None = None
+    for staged in folds:
+        if staged.place is not None:
+            longer = staged.place if place is None else place.joined(staged.place, MAX_READ_BYTES)
+            if longer is None:
+                yield from _read_together(together, place)
+                together, longer = [], staged.place
+            place = longer
+        together.append(staged)
+    yield from _read_together(together, place)
+
+
+def _read_together(
+    folds: Iterable[StagedFold], place: FileRange | None
+) -> Iterator[tuple[SegmentResult, pa.Buffer | None]]:
+    """The same of folds that are all in ``place``; ``None``: there are none."""
+    content, begin = (pa.py_buffer(b""), 0) if place is None else (place.read(), place.position)
+    for staged in folds:
+        own = staged.place
+        yield staged.result, None if own is None else content.slice(own.position - begin, own.size)
 
 
 def _folds_in(
@@ -249,7 +283,7 @@ def _folds_in(
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
     cache = cache_of_environment()
-    for task in tasks if cache else in_runs(tasks, lambda _: MAX_FOLD_BYTES):
+    for task in in_runs(tasks, lambda _: MAX_FOLD_BYTES, cache):
         yield from run_fold_task(task, rules, cache, limits=LIMITS)
 
 

@@ -110,12 +110,16 @@ class FoldCache:
     def __reduce__(self) -> tuple[object, ...]:
         return _cache, (self.directory, *self._arguments)
 
+    def admits(self, segment: SegmentFile) -> bool:
+        """Whether the segment is large enough for its fold to be kept."""
+        return segment.size >= self._arguments[1]
+
     def key(self, segment: SegmentFile, content: str, rules: FoldRules, start_offset: int) -> str | None:
         """Name of the fold of a segment in a log that starts at ``start_offset``; ``None`` to keep none.
 
         ``content`` is the SHA-256 of its bytes: CRCs are easily made to fit other bytes.
         """
-        if segment.size < self._arguments[1]:
+        if not self.admits(segment):
             return None
         cut = max(start_offset, segment.base_offset)
         facts = (source_digest(), content, segment.base_offset, segment.size, cut, rules)
@@ -123,7 +127,7 @@ class FoldCache:
 
     def seen(self, segment: SegmentFile) -> Sighting | None:
         """State of the file now, for :meth:`digests` and :meth:`note`; ``None`` if small, remote or shortened."""
-        if segment.size < self._arguments[1] or not storage.is_local(segment.path):
+        if not self.admits(segment) or not storage.is_local(segment.path):
             return None
         try:
             status = os.stat(storage.local_path(segment.path))

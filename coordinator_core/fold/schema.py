@@ -19,7 +19,7 @@ from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
-FORMAT = 3
+FORMAT = 4
 """Version of the serialised form; readers refuse any other."""
 
 NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
@@ -188,8 +188,14 @@ class SegmentFold:
         columns = (getattr(self, one.name) for one in fields(self))
         return sum(column.nbytes for column in columns if isinstance(column, pa.Array | pa.Table))
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the fold has any effect but its counts."""
+        return any(len(getattr(self, name)) for name in (*_NAMES, *_TABLES))
+
     def write_ipc(self, sink: pa.NativeFile, *, compression: str | None = None) -> None:
-        """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts.
+        """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts, if there are
+        any rows.
 
         ``compression`` is ``"lz4"``, ``"zstd"`` or none.
         """
@@ -202,9 +208,12 @@ class SegmentFold:
             "next_offset": self.next_offset,
             "stopped": self.stopped,
             "counts": _counts_to_json(self.counts),
+            "has_rows": self.has_rows,
         }
         metadata = {"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)}
         _write_stream(sink, pa.schema([], metadata=metadata).empty_table())
+        if not head["has_rows"]:
+            return
         for name in _NAMES:
             _write_stream(sink, pa.table({name: getattr(self, name)}), compression)
         for name in _TABLES:
@@ -239,6 +248,8 @@ class SegmentFold:
         rules["ordering_offset_rule"] = MergeOffsetRule(rules["ordering_offset_rule"])
         head["rules"] = FoldRules(**rules)
         head["counts"] = _counts_from_json(head["counts"])
+        if not head.pop("has_rows"):
+            return cls(**head | changed, **NO_ROWS)
         return _LazyFold(head | changed, source)
 
     def to_ipc(self) -> pa.Buffer:

@@ -113,26 +113,35 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFile]], int]) -> list[FoldTask]:
+def in_runs(
+    tasks: Iterable[FoldTask],
+    most_bytes: Callable[[Sequence[SegmentFile]], int],
+    cache: FoldCache | None = None,
+) -> list[FoldTask]:
     """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
     ``most_bytes`` says how large a run may be in a partition of these segments. Files that are fetched whole stay
-    alone; so do those of which nothing belongs to the log.
+    alone; so do those of which nothing belongs to the log, and those whose folds the ``cache`` keeps.
     """
+
+    def is_alone(task: FoldTask) -> bool:
+        is_kept = cache is not None and any(map(cache.admits, task.segments))
+        return is_kept or not storage.is_local(task.segments[0].path)
+
     runs: list[list[FoldTask]] = []
     for _, of_partition in groupby(tasks, key=lambda task: task.log.offsets_partition):
-        members = list(of_partition)
-        most = most_bytes([segment for task in members for segment in task.segments])
+        members = [(task, is_alone(task)) for task in of_partition]
+        joined = [segment for task, alone in members if not alone for segment in task.segments]
+        most = most_bytes(joined) if joined else 0
         left = -1
-        for task in members:
-            is_alone = not storage.is_local(task.segments[0].path)
-            if is_alone or task.size > left:
+        for task, alone in members:
+            if alone or task.size > left:
                 runs.append([])
                 left = most
             runs[-1].append(task)
             # A run begins behind segments of which nothing belongs to the log.
-            is_alone = is_alone or any(_is_empty(task, end_offset) for _, end_offset in task.ranges)
-            left = -1 if is_alone else left - task.size
+            alone = alone or any(_is_empty(task, end_offset) for _, end_offset in task.ranges)
+            left = -1 if alone else left - task.size
     return [_joined(run) for run in runs]
 
 
@@ -223,7 +232,7 @@ def _results(
     if task.on_damage is OnDamage.RECOVER:
         yield from _recovered(task, rules, limits)
         return
-    if cache is not None:
+    if cache is not None and any(map(cache.admits, task.segments)):
         for segment, end_offset in ranges:
             if segment.size > limits.fold_bytes:
                 yield from _folded(task, segment, end_offset, rules, limits=limits)

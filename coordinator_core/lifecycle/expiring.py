@@ -69,43 +69,64 @@ class Tombstones:
         """Bytes of each tombstone, of arrays with those of either kind."""
         if not self.others:
             return of_offsets
-        both = pa.concat_arrays([of_offsets, pa.array(of_others, pa.binary())])
-        return both.take(pa.array(self.order))
-
-    def key_parts(self) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Bytes of the keys of offset tombstones, up to the topic, those of the topic, and those of the partition."""
-        group = self.each_group(lambda group_id: self._key(group_id, "")[:-6])
-        topic = self.each_topic(lambda name: self._key("", name)[4:-4])
-        partition = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(4), len(self.partition), [None, pa.py_buffer(self.partition.astype(">i4").tobytes())]
+        both = of_offsets, pa.array(of_others, pa.binary())
+        size = len(of_offsets)
+        # Neighbours stay neighbours, but where a tombstone of the other kind is between them.
+        begins = np.flatnonzero((np.diff(self.order, prepend=-2) != 1) | (self.order == size))
+        lengths = np.diff(begins, append=len(self.order))
+        return pa.concat_arrays(
+            both[first >= size].slice(first - size if first >= size else first, length)
+            for first, length in zip(self.order[begins].tolist(), lengths.tolist(), strict=True)
         )
-        return group, topic, partition.cast(pa.binary())
+
+    def of_names(self, values: pa.Array) -> pa.Array:
+        """For each offset tombstone the value of its group id and topic; ``values`` are in the order of
+        :attr:`names`."""
+        return values.take(pa.array(self._names[2]))
+
+    @property
+    def names(self) -> tuple[pa.Array, pa.Array]:
+        """Group ids and topics that offset tombstones have together (text), each pair once."""
+        groups, topics, _ = self._names
+        return _texts(self.group_ids, groups), _texts(self.topics, topics)
+
+    @cached_property
+    def _names(self) -> tuple[Int64s, Int64s, Int64s]:
+        together = self.group.astype(np.int64) * len(self.topics) + self.topic
+        used, place = np.unique(together, return_inverse=True)
+        return *np.divmod(used, max(1, len(self.topics))), place
+
+    def key_names(self) -> pa.Array:
+        """Bytes of offset keys up to the partition (binary), in the order of :attr:`names`."""
+        version = encode_key(self.key_type, {"group": "", "topic": "", "partition": 0})[:2]
+        parts = []
+        for texts in self.names:
+            values = texts.cast(pa.binary())
+            parts += [_big_endian(pc.binary_length(values), ">i2"), values]
+        return pc.binary_join_element_wise(pa.scalar(version), *parts, pa.scalar(b""))
+
+    def key_partitions(self) -> pa.Array:
+        """Bytes of the key of each offset tombstone from the partition on (binary)."""
+        return _big_endian(self.partition, ">i4")
 
     def digested_keys(self) -> pa.Array:
         """:meth:`Tombstone.digested_key` of each (binary)."""
-        group, topic, partition = self.key_parts()
-        sizes = pc.add(pc.add(pc.binary_length(group), pc.binary_length(topic)), 4)
-        size = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(4), len(sizes), [None, pa.py_buffer(sizes.to_numpy().astype(">i4").tobytes())]
-        ).cast(pa.binary())
-        keys = pc.binary_join_element_wise(size, group, topic, partition, pa.scalar(b"", pa.binary()))
+        names = self.key_names()
+        size = _big_endian(pc.add(pc.binary_length(names), 4), ">i4")
+        of_names = self.of_names(pc.binary_join_element_wise(size, names, pa.scalar(b"")))
+        keys = pc.binary_join_element_wise(of_names, self.key_partitions(), pa.scalar(b""))
         return self.in_order(keys, [one.digested_key() for one in self.others])
 
-    def each_group(self, make: Any) -> pa.Array:
-        """``make`` (bytes) of the group id of each offset tombstone."""
-        return _of_each(make, self.group_ids, self.group)
 
-    def each_topic(self, make: Any) -> pa.Array:
-        """``make`` (bytes) of the topic of each offset tombstone."""
-        return _of_each(make, self.topics, self.topic)
-
-    def _key(self, group_id: str, topic: str) -> bytes:
-        return encode_key(self.key_type, {"group": group_id, "topic": topic, "partition": 0})
+def _texts(texts: Sequence[str], numbers: Int64s) -> pa.Array:
+    return pa.array([texts[number] for number in numbers.tolist()], pa.string())
 
 
-def _of_each(make: Any, texts: Sequence[str], numbers: Int64s) -> pa.Array:
-    used, place = np.unique(numbers, return_inverse=True)
-    return pa.array([make(texts[number]) for number in used.tolist()], pa.binary()).take(pa.array(place))
+def _big_endian(numbers: Any, kind: str) -> pa.Array:
+    """Bytes of each number (binary), as numpy's ``kind`` has them."""
+    found = np.asarray(numbers).astype(kind)
+    of_size = pa.binary(found.dtype.itemsize)
+    return pa.FixedSizeBinaryArray.from_buffers(of_size, len(found), [None, pa.py_buffer(found)]).cast(pa.binary())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.schema import SegmentFold
+from coordinator_core.fold.schema import SegmentCounts, SegmentFold
 from coordinator_core.groups.loaders import GroupLoader, LoadedRecord, LoadError
 from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
@@ -68,10 +68,13 @@ class GroupReplay:
             counts[counted] = counts.get(counted, 0) + records
         return counts
 
-    def apply(self, fold: SegmentFold, group_of: Int64s, names: NameNumbers) -> None:
-        """Take in a fold. Its groups have the numbers ``group_of`` (int64, one each) in ``names``."""
-        for counted, records in fold.counts.commits.items():
+    def count(self, counts: SegmentCounts) -> None:
+        """Take in the counts of a fold."""
+        for counted, records in counts.commits.items():
             self._count(*counted, records)
+
+    def apply(self, fold: SegmentFold, group_of: Int64s, names: NameNumbers) -> None:
+        """Take in the rows of a fold. Its groups have the numbers ``group_of`` (int64, one each) in ``names``."""
         left = self.newest.take(fold, len(names), group_of)
         if len(left.noted):
             self._restore(left.noted, names.of(left.noted))

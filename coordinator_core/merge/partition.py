@@ -92,6 +92,11 @@ class PartitionMerge:
         :class:`DamagedInputError` when more stands behind it than is allowed."""
         if fold.rules != self._rules:
             raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
+        self._replay.count(fold.counts)
+        if not fold.has_rows:
+            # Most folds, where segments are folded together.
+            self._transactions.pass_over()
+            return
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
         offset_key_of = self._offset_keys.add(fold.offset_keys, group_of, topic_of)
         self._committed = _grown(self._committed, len(self._offset_keys), NOWHERE)

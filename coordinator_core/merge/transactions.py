@@ -88,9 +88,13 @@ class Transactions:
         self._complete = state["complete"]
         self._complete_groups = state["complete_groups"]
 
+    def pass_over(self) -> None:
+        """Take in a fold without transactions: the places of others are behind it."""
+        self._folds += 1
+
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
         """Take in ``fold``. ``offset_key_of``, ``group_of``: numbers of its offset keys and groups (int64)."""
-        self._folds += 1
+        self.pass_over()
         if fold.producers.num_rows == 0:
             return
         part = _Part(fold, offset_key_of, group_of)

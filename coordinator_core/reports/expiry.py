@@ -89,21 +89,24 @@ def tombstone_lines(block: Tombstones) -> pa.Buffer:
     head = '{"kind": ' + _json(str(TombstoneKind.OFFSET)) + ', "group_id": '
     place = f', "offsets_partition": {block.offsets_partition}, "record_offset": '
     reasons = pa.array([f', "reason": {_json(str(one))}, "base_timestamp_ms": ' for one in REASONS], pa.string())
-    group_key, topic_key, partition_key = block.key_parts()
+    group_id, topic = map(_of_each_json, block.names)
+    names = pc.binary_join_element_wise(
+        *(_bytes(head), group_id, _bytes(', "topic": '), topic, _bytes(', "partition": '), _bytes(""))
+    )
+    keys = pc.binary_join_element_wise(_bytes(', "key_hex": "'), _hex(block.key_names()), _bytes(""))
     lines = pc.binary_join_element_wise(
-        block.each_group(lambda group_id: f'{head}{_json(group_id)}, "topic": '.encode()),
-        block.each_topic(lambda topic: f'{_json(topic)}, "partition": '.encode()),
+        block.of_names(names),
         _digits(block.partition),
         reasons.cast(pa.binary()).take(pa.array(block.reason)),
-        pc.if_else(pa.array(block.has_base), _digits(block.base_ms), pa.scalar(b"null", pa.binary())),
-        pa.scalar(b', "expires_at_ms": ', pa.binary()),
+        pc.if_else(pa.array(block.has_base), _digits(block.base_ms), _bytes("null")),
+        _bytes(', "expires_at_ms": '),
         _digits(block.expires_at_ms),
-        pa.scalar(place.encode(), pa.binary()),
+        _bytes(place),
         _digits(block.record_offset),
-        pa.scalar(b', "key_hex": "', pa.binary()),
-        *map(_hex, (group_key, topic_key, partition_key)),
-        pa.scalar(b'"}\n', pa.binary()),
-        pa.scalar(b"", pa.binary()),
+        block.of_names(keys),
+        _hex(block.key_partitions()),
+        _bytes('"}\n'),
+        _bytes(""),
     )
     found = block.in_order(lines, [(_json(tombstone_row(one)) + "\n").encode() for one in block.others])
     _, offsets, data = found.buffers()
@@ -113,6 +116,17 @@ def tombstone_lines(block: Tombstones) -> pa.Buffer:
 
 _json = json.dumps
 _HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2").view(np.uint16)
+
+
+def _bytes(text: str) -> pa.Scalar:
+    return pa.scalar(text.encode(), pa.binary())
+
+
+def _of_each_json(texts: pa.Array) -> pa.Array:
+    """JSON of each text (binary), of which some may come often."""
+    different = texts.dictionary_encode()
+    found = [_json(text).encode() for text in different.dictionary.to_pylist()]
+    return pa.array(found, pa.binary()).take(different.indices)
 
 
 def _digits(numbers: Any) -> pa.Array:

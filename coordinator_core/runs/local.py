@@ -129,6 +129,9 @@ def merged_one_by_one(
             merged = replace(merged, offsets=stored, tell_groups=groups.copy)
             give_back_freed_memory()
             yield merged, facts
+            # What the caller took for it, before the next is folded.
+            del merged, stored, groups
+            give_back_freed_memory()
 
 
 def replay_to_run(
@@ -230,8 +233,8 @@ class _Replay:
         self._known: set[int] = set()
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
-        if self.cache is None and not self._is_streamed:
-            self._tasks = in_runs(self._tasks, partial(most_run_bytes, rules=self._rules))
+        if not self._is_streamed:
+            self._tasks = in_runs(self._tasks, partial(most_run_bytes, rules=self._rules), self.cache)
         tasks = [] if self._is_streamed else self._tasks
         self._folding = Folding(tasks, self._kept, self._fold, self._workers)
         # A merge waits for folds, so it must not take a thread that folds.
@@ -267,7 +270,7 @@ class _Replay:
             yield merging.popleft().result()
 
     def _kept(self, task: FoldTask) -> SegmentResult | FoldTask:
-        if self.cache is None:
+        if self.cache is None or len(task.ranges) > 1:
             return task
         found = kept_result(task, self._rules, self.cache)
         if isinstance(found, SegmentResult):

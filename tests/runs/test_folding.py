@@ -87,6 +87,19 @@ def test_what_is_not_mapped_stays_alone() -> None:
     assert lengths(in_long_runs([1, 1, 1, 1], root="s3://bucket")) == [(0, 1)] * 4
 
 
+def test_what_a_cache_keeps_stays_alone() -> None:
+    """How long runs may be is asked of the others."""
+    asked: list[list[int]] = []
+
+    def most_bytes(segments: Sequence[SegmentFile]) -> int:
+        asked.append([segment.size for segment in segments])
+        return 200
+
+    found = in_runs(tasks([99, 99, 100, 99, 99, 99], [100, 100]), most_bytes, FoldCache("", min_segment_bytes=100))
+    assert lengths(found) == [(0, 2), (0, 1), (0, 2), (0, 1), (1, 1), (1, 1)]
+    assert asked == [[99] * 5]
+
+
 def test_what_is_no_part_of_the_log_stays_alone() -> None:
     # A segment ends where the next one begins: only of the first two does nothing lie above the log start.
     assert lengths(in_long_runs([1] * 5, log_start_offset=2)) == [(0, 1), (0, 1), (0, 3)]

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -68,6 +72,29 @@ def test_a_giant_partition_in_spark(place: Path) -> None:
     check_truth(replayed.run, truths)
     assert worker.processes > 1
     assert worker.peak < 1024 * MIB
+
+
+def test_many_segments_in_spark() -> None:
+    """What tasks are sent, and the memory of driver, JVM, workers and local engine, follow the segments at most."""
+    few, many = (_many_segments(SCALE * segments) for segments in (2_000, 10_000))
+    assert few["is_as_local"]
+    assert many["is_as_local"]
+    assert (few["tasks"], many["tasks"]) == (SCALE * 200, SCALE * 1_000)
+    assert many["most_task_bytes"] < 2_500
+    # 3.3 kB a segment were measured.
+    most_mib = SCALE * 8_000 * 8_192 // MIB
+    for process in ("python", "worker", "local"):
+        assert many[f"{process}_peak_mib"] - few[f"{process}_peak_mib"] < most_mib, process
+    assert many["jvm_peak_mib"] < 400 + most_mib
+
+
+def _many_segments(segments: int) -> dict[str, Any]:
+    """What ``many_segments`` measures with ten segments a task."""
+    command = [sys.executable, "-m", "tests.scale.many_segments", str(segments)]
+    environment = {**os.environ, "REGROUP_SEGMENTS_PER_TASK": "10"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def test_the_report_of_a_large_run_has_a_part_of_it_in_memory(place: Path) -> None:

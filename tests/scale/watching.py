@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,9 @@ class Watch(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
+        self.own_cpu_seconds = 0.0
+        """What looking took of this process."""
+        self._looking = threading.Lock()
         self._kinds: dict[int, str] = {}
         self._memory: dict[int, Memory] = {}
         self._ended = threading.Event()
@@ -51,6 +55,12 @@ class Watch(threading.Thread):
 
     def look(self) -> None:
         """Take in what runs now."""
+        with self._looking:
+            began = time.thread_time()
+            self._look()
+            self.own_cpu_seconds += time.thread_time() - began
+
+    def _look(self) -> None:
         for pid in self._found():
             try:
                 command = (PROC / str(pid) / "cmdline").read_bytes()
@@ -66,6 +76,12 @@ class Watch(threading.Thread):
             memory.peak = max(memory.peak, _bytes(status, "VmHWM"))
             memory.peak_own = max(memory.peak_own, _bytes(status, "RssAnon"))
             memory.cpu_seconds = cpu
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all processes, as they were last seen."""
+        with self._looking:
+            return sum(memory.cpu_seconds for memory in self._memory.values())
 
     def _found(self) -> list[int]:
         children: dict[int, list[int]] = {}

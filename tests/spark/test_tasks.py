@@ -23,7 +23,7 @@ from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.state_hash import TableDigests, state_hash
 from spark_apps import tasks
-from spark_apps.packing import Work
+from spark_apps.packing import Work, share_out
 from spark_apps.tasks import FileRange, ReplayTask, WholePartition
 from tests.scale.many_segments import task_bytes, works, write_segments
 
@@ -82,16 +82,47 @@ def test_an_answer_is_as_large_however_many_segments_there_are(planned: dict[int
     assert max(many) < 2_000
 
 
-def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no file of a fold; the state is that of the local engine. Segments are folded in parts, a batch each."""
-    read: list[str] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kinds of the files of which ranges are read."""
+    found: list[str] = []
     read_range = FileRange.read
 
     def counted(place: FileRange) -> pa.Buffer:
-        read.append(Path(place.path).name.partition("-")[0])
+        found.append(Path(place.path).name.partition("-")[0])
         return read_range(place)
 
     monkeypatch.setattr(FileRange, "read", counted)
+    return found
+
+
+@pytest.mark.parametrize("most_bytes", [tasks.MAX_READ_BYTES, 1])
+def test_what_merges_reads_a_range_of_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], most_bytes: int
+) -> None:
+    """As long as that is no more than ``most_bytes``; else a range of each fold."""
+    monkeypatch.setattr(tasks, "MAX_READ_BYTES", most_bytes)
+    write_segments(tmp_path / "log", 60, 1)
+    log = discover([str(tmp_path / "log")])
+    place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
+    Path(place.path, "_staging").mkdir(parents=True)
+    rules = ReplayTask(PROFILE, 0, place.path)
+    planned = share_out(fold_tasks(log, OnDamage.FAIL), 10 * log.segments[0].size)
+    folds = [staged for work in sorted(planned, key=lambda one: one.place) for staged in tasks.fold(work, rules).folds]
+    assert len(planned) == 6
+    # Segments of a task are folded together: the fold of the last one has the rows.
+    heads = [staged.size for number, staged in enumerate(folds) if number % 10 < 9]
+    assert 4 * max(heads) < min(staged.size for staged in folds[9::10])
+    merged = tasks.merge(WholePartition(folds), rules)
+    assert read == ["fold"] * (60 if most_bytes == 1 else 6)
+    whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
+    assert state_hash(merged.digests) == whole["state_hash"]
+
+
+def test_what_merges_a_giant_reads_a_range_of_each_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str]
+) -> None:
+    """And no file of a fold; the state is that of the local engine. Segments are folded in parts, a batch each."""
     monkeypatch.setattr(tasks, "LIMITS", Limits(fold_bytes=1))
     monkeypatch.setattr(RunningFingerprint.advance, "__defaults__", (1,))
     log = cut_into_batches(case("k431-txn"), tmp_path / "log", most_segments=4)
@@ -103,7 +134,9 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypat
     for _, of_partition in groupby(fold_tasks(log, OnDamage.FAIL), key=lambda task: task.log.offsets_partition):
         folds = [staged for task in of_partition for staged in tasks.fold(Work((task,), whole=False), rules).folds]
         cuts = [tasks.cut((folds[first : first + 3], 4), rules) for first in range(0, len(folds), 3)]
-        assert read == ["fold"] * len(folds)
+        assert read == ["fold"] * len(
+            {(number // 3, staged.place and staged.place.path) for number, staged in enumerate(folds)}
+        )
         assert len(folds) > len({staged.result.segment for staged in folds}) > 1
         read.clear()
         of_shards = zip(*(cut.shards for cut in cuts), strict=True)
