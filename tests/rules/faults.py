@@ -255,8 +255,9 @@ FAULTS: Mapping[str, Log] = {
     "R47": one(classic(), commit(metadata="x" * 4000)),
     "R69": one(
         *HEALTHY,
-        at(0, *(record for name in "rs" for record in (empty_group(name), commit(name, "u", version=3)))),
-        *(at(2 * DAY, offset_tombstone(name, "u"), (encode_key(2, {"group": name}), None)) for name in "rs"),
+        # Of one topic alone it might be the topic that was deleted.
+        at(0, *(record for name in "rs" for record in (empty_group(name), commit(name, f"u{name}", version=3)))),
+        *(at(2 * DAY, offset_tombstone(name, f"u{name}"), (encode_key(2, {"group": name}), None)) for name in "rs"),
         committed(2 * DAY, 51, 0),
         **SCALA | {"now_ms": NOW_MS + 2 * DAY_MS},
     ),
