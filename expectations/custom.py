@@ -7,6 +7,7 @@ any. GX's own expectations on rows look at one value after the other, and each c
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -88,9 +89,9 @@ class _UnexpectedRows(TableMetricProvider):
         return _summary(rows, cls.wrong(rows, metric_value_kwargs))
 
     @staticmethod
+    @abstractmethod
     def wrong(rows: pa.Table, arguments: Mapping[str, Any]) -> Wrong:
         """The unexpected rows of a table with the columns of ``column_list``; ``arguments`` are of ``value_keys``."""
-        raise NotImplementedError
 
 
 def _mask(found: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
