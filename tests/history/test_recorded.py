@@ -21,7 +21,15 @@ PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="u
 INCIDENTS = [part for part in parts() if part.expected is not None]
 TWINS = [part for part in parts() if part.expected is None]
 EXPIRED = [part for part in INCIDENTS if part.expected is not None and part.expected.code == "offsets-expired"]
-_KINDS = {0: "commit", 1: "commit", 2: "generation", 3: "epoch", 11: "share epoch"}
+_KINDS = {
+    0: "commit",
+    1: "commit",
+    2: "generation",
+    3: "epoch",
+    8: "current assignment",
+    11: "share epoch",
+    19: "streams member",
+}
 _TOMBSTONES = {0: "offset tombstone", 1: "offset tombstone", 2: "group tombstone", 3: "group tombstone"}
 
 

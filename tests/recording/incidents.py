@@ -19,7 +19,13 @@ from pathlib import Path
 from tests.cluster.kit import capture_from
 from tests.live.broker import now_ms
 from tests.live.group_protocol import Json
-from tests.recording import expiry_incidents, member_incidents, outside_incidents, reading_incidents
+from tests.recording import (
+    expiry_incidents,
+    load_incidents,
+    member_incidents,
+    outside_incidents,
+    reading_incidents,
+)
 from tests.recording.brokers import Recorded, RecordedBroker
 from tests.recording.script import TOPICS
 from tests.recording.stage import Play, Programme, Stage, pack
@@ -59,6 +65,9 @@ LOGS = {
         LogOf("members-4.3.1", "4.3.1", member_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
         LogOf("outside-4.3.1", "4.3.1", outside_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
         LogOf("reading-4.3.1", "4.3.1", reading_incidents.PROGRAMME, one_after_another, expiry_incidents.WEEK),
+        LogOf("streams-4.2.0", "4.2.0", load_incidents.STREAMS, one_after_another, expiry_incidents.WEEK),
+        LogOf("handover-4.0.1", "4.0.1", load_incidents.HANDOVER, one_after_another, expiry_incidents.WEEK),
+        LogOf("mirror-2.4.1", "2.4.1", load_incidents.MIRROR, one_after_another, expiry_incidents.WEEK),
         *(LogOf(*each) for each in expiry_incidents.LOGS),
     )
 }
