@@ -58,6 +58,7 @@ PARTS = (
     Part("drill/test_shared_journal.py", "full"),
     Part("drill/test_two_workers.py", "full"),
     Part("cluster/test_releases.py", "full"),
+    Part("cluster/test_preallocated.py", "full"),
     Part("cluster/test_three_brokers.py", "full"),
     Part("cluster/test_upload.py", "full"),
     Part("cluster", "real", together=True),

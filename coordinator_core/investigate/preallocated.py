@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator_core import storage
+from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.bugs import BUGS, Bug
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import Loader
 from coordinator_core.rules.model import Severity
 
@@ -82,15 +84,24 @@ def _zeroes_of(segment: SegmentFile) -> int:
     """Zero bytes at the end of a local file; 0 where they may belong to a batch."""
     if not storage.is_local(segment.path):
         return 0
-    with storage.local_path(segment.path).open("rb") as file:
-        zeroes, end = 0, segment.size
-        while end > 0:
-            begin = max(0, end - _STEP)
-            file.seek(begin)
-            data = file.read(end - begin)
-            kept = len(data.rstrip(b"\0"))
-            zeroes += len(data) - kept
-            if kept:
-                break
-            end = begin
-    return zeroes if zeroes >= _LEAST and zeroes < segment.size else 0
+    try:
+        zeroes, size = _trailing_zeroes(SegmentWindows(segment))
+    except (UsageError, DamagedInputError):
+        return 0  # The log has been read; a file that has changed since tells no more.
+    return zeroes if _LEAST <= zeroes < size else 0
+
+
+def _trailing_zeroes(windows: SegmentWindows) -> tuple[int, int]:
+    """Zero bytes at the end of a file, and its size."""
+    zeroes, end = 0, windows.size
+    while end > 0:
+        begin = max(0, end - _STEP)
+        view, first = windows.covering(begin, end - begin)
+        data = bytes(view[begin - first : end - first])
+        kept = len(data.rstrip(b"\0"))
+        zeroes += len(data) - kept
+        if kept:
+            break
+        end = begin
+    windows.release()
+    return zeroes, windows.size

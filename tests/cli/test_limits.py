@@ -6,6 +6,7 @@ The commands and what they are given are those of ``test_streams.py``; each has 
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,10 +48,13 @@ def limited(command: str, places: dict[str, str], place: Path, which: int, limit
 @pytest.mark.parametrize("limit", [120 * MIB, 180 * MIB])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_little_memory(command: str, limit: int, places: dict[str, str], tmp_path: Path) -> None:
-    """Too little for the libraries of most commands. With some more, libraries abort where they cannot allocate."""
+    """Too little for the libraries of most commands."""
     code, said = limited(command, places, tmp_path, resource.RLIMIT_AS, limit)
     if code == LOADER:
         assert said[-1].startswith("cannot allocate memory")
+    elif code == -signal.SIGABRT:
+        # Arrow's libraries abort while they are loaded: where memory ends depends on where the kernel puts them.
+        assert said[-1].endswith("std::bad_alloc")
     elif code not in DONE:
         assert code == ExitCode.INTERNAL
         # Extensions in C may fail without an error of their own where they cannot allocate.

@@ -1,4 +1,4 @@
-"""Incidents of releases whose coordinators stumble over what they have written, and of mirrors that set offsets back."""
+"""Incidents of releases whose coordinators stumble over what they have written, and of mirrors that go back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HANDOVER = Programme()
     bug="KAFKA-19862",
 )
 def handover(play: Play) -> None:
-    """Partitions go from one member to another, and the record by which the first one gave them up is replaced later."""
+    """Partitions go to another member, and the record by which the first one gave them up is replaced later."""
     with play.fault("a second member takes partitions of the first one, and a third one comes"):
         first = ConsumerMember(play.stage, play.group, "first", ["orders"])
         settle(first)
