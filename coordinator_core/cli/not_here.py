@@ -79,14 +79,10 @@ def _partitions_of(
     """Number of offsets partitions, and who says so."""
     if asked is not None:
         return asked, "as was given"
-    infos = (
-        ()
-        if topology is None
-        else topology.topics[OFFSETS_TOPIC].partitions
-        if OFFSETS_TOPIC in topology.topics
-        else ()
-    )
-    infos = infos or (() if topics is None else topics.offsets_topic.partitions)
+    described = None if topology is None else topology.topics.get(OFFSETS_TOPIC)
+    infos = () if described is None else described.partitions
+    if not infos and topics is not None:
+        infos = topics.offsets_topic.partitions
     if infos:
         return len(infos), "as the cluster told"
     divisor = least = 0

@@ -24,6 +24,11 @@ class Bug:
     consequence: str
     remedy: str
 
+    @property
+    def advice(self) -> str:
+        """The remedy as a sentence."""
+        return f"{self.remedy[0].upper()}{self.remedy[1:]}."
+
     def fits(self, release: Release) -> bool:
         """Whether brokers of ``release`` have it."""
         return not self.affected or any(

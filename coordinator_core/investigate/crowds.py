@@ -63,7 +63,7 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             evidence=[step(after)],
             not_this=["Nobody started so many consumers: they have one client id and one host."],
             now=[
-                *([bug.remedy[0].upper() + bug.remedy[1:] + "."] if known else []),
+                *([bug.advice] if known else []),
                 "Look for what made that rebalance long: a member that did not rejoin within its max.poll.interval.ms.",
                 "Limit the damage: group.max.size of the brokers (from 2.2 on); one record has all members, and one "
                 "that is larger than max.message.bytes of the offsets topic cannot be written.",

@@ -47,7 +47,7 @@ def _last_commit(group: GroupHistory, member: Member, before: Change, after: Cha
     ]
     if not mine or max(one.commits for one in mine) < _REGULAR:
         return None
-    last = max((one for one in mine), key=lambda one: one.last_place)
+    last = max(mine, key=lambda one: one.last_place)
     quiet = after.place.timestamp_ms - last.last_place.timestamp_ms
     is_old = last.last_place.leader_epoch < after.place.leader_epoch
     return last.last_place if is_old and quiet <= _LONGEST_MS else None
@@ -77,7 +77,7 @@ def _fenced(group: GroupHistory, gone: Sequence[Member], last: Place, before: Ch
         ],
         now=[
             "Look for FencedInstanceIdException in the logs of these members: it is fatal, so restart them.",
-            f"{bug.remedy[0].upper()}{bug.remedy[1:]}.",
+            bug.advice,
         ],
         bug=bug.id,
     )

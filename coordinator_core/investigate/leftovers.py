@@ -56,7 +56,7 @@ def explain_leftovers(history: PartitionHistory, log: PartitionLog, case: Case) 
             "No transaction hangs: these have their end markers.",
         ],
         now=[
-            *([bug.remedy[0].upper() + bug.remedy[1:] + "."] if bug is not None else []),
+            *([bug.advice] if bug is not None else []),
             *(
                 []
                 if bug is not None
@@ -88,6 +88,6 @@ def _rounds(history: PartitionHistory, emptied: int, case: Case) -> Explanation:
         offsets_partition=history.offsets_partition,
         evidence=[Event(left.place, "first of them")],
         not_this=["No committed offset is lost by it, and a load passes them."],
-        now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+        now=[bug.advice],
         bug=bug.id if known else None,
     )

@@ -78,8 +78,7 @@ def _place(history: PartitionHistory, stop: Stop) -> tuple[Place, str | None]:
 def _cure(stop: Stop) -> list[str]:
     cures = [] if stop.fixed_in is None else [f"Run {stop.fixed_in} or later: it does not stop there."]
     if stop.bug is not None and stop.bug in BUGS:
-        remedy = BUGS[stop.bug].remedy
-        cures.append(remedy[0].upper() + remedy[1:] + ".")
+        cures.append(BUGS[stop.bug].advice)
     return [*cures, _SEE]
 
 

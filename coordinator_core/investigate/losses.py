@@ -197,7 +197,7 @@ def _now(
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)
     if bug is not None:
-        now.append(BUGS[bug].remedy[0].upper() + BUGS[bug].remedy[1:] + ".")
+        now.append(BUGS[bug].advice)
     if bug == "KIP-211":
         following = _next_due(group, case)
         if following is not None:

@@ -372,7 +372,7 @@ def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
                 group.group_id,
                 group.offsets_partition,
                 evidence=[step(change), Event(after[0].place, "commit of the same id")],
-                now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+                now=[bug.advice],
                 bug=bug.id,
             )
             return

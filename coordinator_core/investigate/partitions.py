@@ -157,7 +157,7 @@ def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) ->
         + (f": {bug.id}." if bug.fits(case.profile.release) else "."),
         history,
         not_this=["No offset is lost by it.", "cleanup.policy=compact,delete is no remedy: it removes live offsets."],
-        now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+        now=[bug.advice],
         bug=bug.id if bug.fits(case.profile.release) else None,
     )
 
@@ -212,7 +212,7 @@ def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
                 Event(place, f"first batch of format {magic}, codec {codec}")
                 for (magic, codec), place in sorted(history.formats.items())
             ],
-            now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+            now=[bug.advice],
             bug=bug.id,
         )
     old = history.formats.get((0, Codec.LZ4))
@@ -333,7 +333,7 @@ def _cleaner_stopped(history: PartitionHistory, log: PartitionLog, case: Case) -
         now=[
             "Look for a dead cleaner thread in log-cleaner.log of the leader (uncleanable-partitions-count); restart "
             "the broker, which starts the thread again, and see whether it dies at the same segment.",
-            *([bug.remedy[0].upper() + bug.remedy[1:] + "."] if hit else []),
+            *([bug.advice] if hit else []),
             "What compaction would leave: regroup stats SNAPSHOT",
         ],
         bug=bug.id if hit else None,

@@ -53,7 +53,7 @@ def explain_preallocated(history: PartitionHistory, log: PartitionLog, case: Cas
                     clean,
                     f"The cleaner of {profile.release} dies there (CorruptRecordException in log-cleaner.log), and "
                     "nothing is removed any more.",
-                    [f"{clean.remedy[0].upper()}{clean.remedy[1:]}."],
+                    [clean.advice],
                 )
                 return
 

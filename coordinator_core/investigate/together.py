@@ -156,7 +156,7 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
         ],
         now=[
             *now,
-            *([] if bug is None else [f"{bug.remedy[0].upper()}{bug.remedy[1:]}."]),
+            *([] if bug is None else [bug.advice]),
             "What each of them held, and how to put it back: regroup investigate SNAPSHOT --group GROUP --format csv",
         ],
         bug=None if bug is None else bug.id,
