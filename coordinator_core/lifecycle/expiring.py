@@ -207,15 +207,14 @@ class OffsetColumns:
     """
 
     def __init__(self, blocks: Iterable[pa.Table], group_ids: Collection[str] = ()) -> None:
-        """``blocks`` have :data:`OFFSET_COLUMNS`; ``group_ids`` are of groups that need not have offsets."""
-        names: dict[str, dict[str, int]] = {"group_id": {one: n for n, one in enumerate(group_ids)}, "topic": {}}
+        """``blocks`` come from ``OffsetRows.in_any_order`` with :data:`OFFSET_COLUMNS`; ``group_ids`` need not have
+        offsets."""
+        names = {"group_id": _Names(group_ids), "topic": _Names()}
         numbers = ("partition", "commit_timestamp_ms", "record_offset")
         parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*OFFSET_COLUMNS, "has_own")}
         for block in blocks:
             for name, known in names.items():
-                column = block[name].combine_chunks().dictionary_encode()
-                of_text = [known.setdefault(text, len(known)) for text in column.dictionary.to_pylist()]
-                parts[name].append(np.array(of_text, np.int32)[column.indices.to_numpy()])
+                parts[name].append(known.numbers(block[name].combine_chunks()))
             for name in numbers:
                 parts[name].append(block[name].to_numpy())
             own = block["expire_timestamp_ms"]
@@ -224,13 +223,10 @@ class OffsetColumns:
         found = {
             name: np.concatenate(parts.pop(name) or [np.zeros(0, np.int32)]) for name in (*OFFSET_COLUMNS, "has_own")
         }
-        for name, known in names.items():
-            texts = sorted(known)
-            place = np.empty(len(known), np.int32)
-            place[[known[text] for text in texts]] = np.arange(len(known))
-            names[name] = dict.fromkeys(texts, 0)
-            found[name] = place[found[name]]
-        self.group_ids, self.topics = list(names["group_id"]), list(names["topic"])
+        self.group_ids, place = names["group_id"].in_order()
+        found["group_id"] = place[found["group_id"]]
+        self.topics, place = names["topic"].in_order()
+        found["topic"] = place[found["topic"]]
         order = self._order(found["group_id"], found["topic"], found["partition"])
         self.group: Int64s = found.pop("group_id")[order]
         self.topic: Int64s = found.pop("topic")[order]
@@ -291,6 +287,32 @@ class OffsetColumns:
             begin, end = np.searchsorted(every, [pair, pair + 1])
             found[begin:end] = np.isin(self.partition[begin:end], list(partitions))
         return found
+
+
+class _Names:
+    """Texts numbered in the order in which they come."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._numbers = {text: number for number, text in enumerate(texts)}
+        self._dictionary = pa.array([], pa.string())
+        self._of_dictionary = np.empty(0, np.int32)
+
+    def numbers(self, column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
+        """Numbers of the texts of a column; most columns have the dictionary of the one before."""
+        if not column.dictionary.equals(self._dictionary):
+            self._dictionary = column.dictionary
+            known = self._numbers
+            found = [known.setdefault(text, len(known)) for text in self._dictionary.to_pylist()]
+            self._of_dictionary = np.array(found, np.int32)
+        numbers: npt.NDArray[np.int32] = self._of_dictionary[column.indices.to_numpy()]
+        return numbers
+
+    def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """All texts, sorted; by number the place of each."""
+        texts = sorted(self._numbers)
+        place = np.empty(len(texts), np.int32)
+        place[[self._numbers[text] for text in texts]] = np.arange(len(texts))
+        return texts, place
 
 
 def sweep_columns(

@@ -16,7 +16,7 @@ from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.commit_values import decoded
 from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
 from coordinator_core.merge.packed import BLOCK_BYTES, cuts
-from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
+from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, with_dictionaries
 from coordinator_core.merge.values import ValueStore
 from coordinator_core.releases import Profile
 
@@ -52,14 +52,15 @@ class GatheredRows:
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """See ``merge.schema.RowBlocks``."""
-        return self._blocks(block_rows, OFFSETS.names)
+        return self._blocks(block_rows, OFFSETS)
 
     def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """See ``merge.schema.OffsetRows``."""
-        return self._blocks(_ROWS, columns)
+        return self._blocks(_ROWS, with_dictionaries(columns))
 
-    def _blocks(self, block_rows: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        make = partial(self._block, self._groups.texts(), self._topics.texts(), pa.schema(map(OFFSETS.field, columns)))
+    def _blocks(self, block_rows: int, schema: pa.Schema) -> Iterator[pa.Table]:
+        groups, topics = (names.texts().cast(OFFSETS.field("topic").type) for names in (self._groups, self._topics))
+        make = partial(self._block, groups, topics, schema)
         made: deque[Future[pa.Table]] = deque()
         with ThreadPoolExecutor(2) as threads:
             for rows, size in self._cut(block_rows):
@@ -89,8 +90,8 @@ class GatheredRows:
         if expiry is not None and not self._minus_one_expires and expiry.null_count < len(expiry):
             fields["expire_timestamp_ms"] = pc.if_else(pc.equal(expiry, -1), None, expiry)
         made = {
-            "group_id": groups.take(column(self._numbers.groups(offset_keys))),
-            "topic": topics.take(column(self._numbers.topics(offset_keys))),
+            "group_id": _named(schema, groups, self._numbers.groups(offset_keys)),
+            "topic": _named(schema, topics, self._numbers.topics(offset_keys)),
             "partition": column(self._numbers.partitions(offset_keys)),
             **{name: values[name] for name in values.column_names if name != "value"},
             **fields,
@@ -105,3 +106,10 @@ class GatheredRows:
         groups = self._groups.ranks()[self._numbers.groups(offset_keys)]
         topics = self._topics.ranks()[self._numbers.topics(offset_keys)]
         return np.lexsort((self._numbers.partitions(offset_keys), topics, groups, record_offsets))
+
+
+def _named(schema: pa.Schema, texts: pa.Array, numbers: Int64s) -> pa.Array:
+    """The ``texts`` with these numbers, as ``schema`` has topics."""
+    if pa.types.is_dictionary(schema.field("topic").type):
+        return pa.DictionaryArray.from_arrays(column(numbers.astype(np.int32)), texts)
+    return texts.take(column(numbers))

@@ -88,6 +88,13 @@ _SHOWN_METADATA = 64
 """Longer metadata are left out of states without whole metadata."""
 
 
+def with_dictionaries(columns: Sequence[str]) -> pa.Schema:
+    """These ``columns`` of :data:`OFFSETS`; group ids and topics, which come often, are dictionaries."""
+    names = pa.dictionary(pa.int32(), _TEXT)
+    fields = map(OFFSETS.field, columns)
+    return pa.schema(field.with_type(names) if field.name in ("group_id", "topic") else field for field in fields)
+
+
 class RowBlocks(Protocol):
     """Rows that are made when they are asked for, so that they need not be in memory at once."""
 
@@ -102,7 +109,7 @@ class OffsetRows(RowBlocks, Protocol):
     """Rows with the columns :data:`OFFSETS`, of which some may be asked for where their order does not matter."""
 
     def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """All rows, with these ``columns``, some at a time."""
+        """All rows, with these ``columns``, as :func:`with_dictionaries` has them; some at a time."""
 
 
 @dataclass

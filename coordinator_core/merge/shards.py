@@ -35,7 +35,14 @@ from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_replay import GroupReplay
 from coordinator_core.merge.packed import BLOCK_BYTES
 from coordinator_core.merge.plain import read_plain, write_plain
-from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, OffsetRows
+from coordinator_core.merge.schema import (
+    BLOCK_ROWS,
+    OFFSETS,
+    TRANSACTIONS,
+    MergedPartition,
+    OffsetRows,
+    with_dictionaries,
+)
 from coordinator_core.merge.transactions import transaction_order
 from coordinator_core.releases import Profile
 
@@ -120,7 +127,7 @@ class StoredRows:
 def store_rows(rows: OffsetRows, path: str, columns: Sequence[str] | None = None) -> StoredRows:
     """Write ``rows`` to a file at ``path``: in order, or these ``columns`` in any order."""
     system, inner = storage.filesystem(path)
-    schema = OFFSETS if columns is None else pa.schema(map(OFFSETS.field, columns))
+    schema = OFFSETS if columns is None else with_dictionaries(columns)
     blocks = rows.blocks(_STORED_ROWS) if columns is None else rows.in_any_order(columns)
     with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, schema) as writer:
         for block in blocks:
