@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.fold.arrow import column
+from coordinator_core.fold.arrow import column, joined
 from coordinator_core.kernels import KeyTable, number_keys
 from coordinator_core.kernels.arrays import Bytes, Int64s, array_of, viewed
 from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
@@ -29,7 +29,7 @@ class NameNumbers:
 
     def load(self, state: pa.Table) -> None:
         """Go on from a :meth:`state`; nothing may have been added."""
-        self._keep(state["name"].combine_chunks())
+        self._keep(joined(state["name"]))
         self._numbers = {name: number for number, name in enumerate(self._texts[0].to_pylist())}
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class NameNumbers:
 
     def texts(self) -> pa.Array:
         """All names, by number."""
-        whole = pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
+        whole = joined(pa.chunked_array(self._texts, pa.large_string()))
         self._texts = [whole]
         return whole
 
@@ -101,17 +101,18 @@ class OffsetKeyNumbers:
 
     def groups(self, keys: Int64s) -> Int64s:
         """Numbers of the groups of ``keys`` (int64)."""
-        return self._fields(keys)[:, 0].astype(np.int64)
+        return self._field(0, keys).astype(np.int64)
 
     def topics(self, keys: Int64s) -> Int64s:
         """Numbers of the topics of ``keys`` (int64)."""
-        return self._fields(keys)[:, 1].astype(np.int64)
+        return self._field(1, keys).astype(np.int64)
 
     def partitions(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        return self._fields(keys)[:, 2].astype(np.int32)
+        return self._field(2, keys).astype(np.int32)
 
-    def _fields(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        return self._held().view(">i4").reshape(-1, 3)[keys]
+    def _field(self, number: int, keys: Int64s) -> npt.NDArray[np.int32]:
+        # A column alone: rows of three are gathered one by one.
+        return self._held().view(">i4")[number :: MERGED_KEY_BYTES // 4][keys]
 
     def _held(self) -> Bytes:
         return array_of(self._table.data)[: len(self) * MERGED_KEY_BYTES]
