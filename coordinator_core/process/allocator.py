@@ -7,8 +7,8 @@ no difference. :func:`share_allocator` saves that replay 0.08 of 2.07 s of CPU, 
 
 from __future__ import annotations
 
-import ctypes
 import os
+import sys
 
 from coordinator_core.process.plain import is_plain
 
@@ -37,10 +37,14 @@ def keep_freed_memory() -> None:
     """
     if is_plain("allocator"):
         return
-    import pyarrow as pa
+    share_allocator()
+    if "pyarrow" in sys.modules:
+        import pyarrow as pa
 
-    # Arrow's own allocators, where it was imported before :func:`share_allocator`, give memory back too.
-    pa.set_memory_pool(pa.system_memory_pool())
+        # Its own allocators give memory back too, and hold memory that others could use.
+        pa.set_memory_pool(pa.system_memory_pool())
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter, value in _MALLOC_PARAMETERS.items():
@@ -53,6 +57,8 @@ def give_back_freed_memory() -> None:
     Memory that is kept serves the next fold well where it is like the one before. Of blocks of all sizes, tens of
     megabytes each, the heap becomes several times as large as the memory in use.
     """
+    import ctypes
+
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
