@@ -101,18 +101,17 @@ class OffsetKeyNumbers:
 
     def groups(self, keys: Int64s) -> Int64s:
         """Numbers of the groups of ``keys`` (int64)."""
-        return self._field(0, keys).astype(np.int64)
+        return self._field(keys, 0).astype(np.int64)
 
     def topics(self, keys: Int64s) -> Int64s:
         """Numbers of the topics of ``keys`` (int64)."""
-        return self._field(1, keys).astype(np.int64)
+        return self._field(keys, 1).astype(np.int64)
 
     def partitions(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        return self._field(2, keys).astype(np.int32)
+        return self._field(keys, 2).astype(np.int32)
 
-    def _field(self, number: int, keys: Int64s) -> npt.NDArray[np.int32]:
-        # A column alone: rows of three are gathered one by one.
-        return self._held().view(">i4")[number :: MERGED_KEY_BYTES // 4][keys]
+    def _field(self, keys: Int64s, field: int) -> npt.NDArray[np.int32]:
+        return self._held().view(">i4").take(3 * keys + field)
 
     def _held(self) -> Bytes:
         return array_of(self._table.data)[: len(self) * MERGED_KEY_BYTES]
