@@ -21,6 +21,11 @@ def column(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None = None) 
     return pa.Array.from_buffers(kind, len(values), [validity, data])
 
 
+def joined(chunks: pa.ChunkedArray) -> pa.Array:
+    """The values of all ``chunks`` as one array. A single chunk, which ``combine_chunks`` copies, is that array."""
+    return chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+
+
 def schema(nullable: Collection[str] = (), /, **columns: pa.DataType) -> pa.Schema:
     """A schema of ``columns`` in this order; those in ``nullable`` may be null."""
     return pa.schema([pa.field(name, kind, nullable=name in nullable) for name, kind in columns.items()])

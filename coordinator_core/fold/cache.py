@@ -12,6 +12,7 @@ else, or that others may write to, is left alone (``docs/decisions/fold-cache.md
 from __future__ import annotations
 
 import hashlib
+import importlib
 import mmap
 import os
 import shutil
@@ -28,15 +29,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from coordinator_core import storage
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.storage import is_private, user_cache
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    import pyarrow as pa
+
+    from coordinator_core.fold.schema import SegmentFold
 
 MAX_BYTES = 4 << 30
 MAX_FREE_PART = 0.1
@@ -101,6 +104,8 @@ class FoldCache:
     def __init__(
         self, directory: str, *, max_bytes: int | None = None, min_segment_bytes: int = _MIN_SEGMENT_BYTES
     ) -> None:
+        # Loaded here, not by the threads that ask.
+        importlib.import_module("coordinator_core.fold.schema")
         self.directory = directory
         self._arguments = max_bytes, min_segment_bytes
         self._written = _TRIM_BYTES
@@ -162,6 +167,10 @@ class FoldCache:
         data = self.read(key)
         if data is None:
             return None
+        import pyarrow as pa
+
+        from coordinator_core.fold.schema import SegmentFold
+
         place = {"path": segment.path, "offsets_partition": segment.offsets_partition}
         try:
             # Beside the kept state of a merge nobody will ask for more than the head.
@@ -280,6 +289,9 @@ def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> Fol
 
 def _mapped(path: Path) -> pa.Buffer | None:
     """The bytes of an entry; ``None`` for a file that somebody else may have written."""
+    # Loaded here, as what follows: a process without a cache folds sooner.
+    import pyarrow as pa
+
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         status = os.fstat(handle)
@@ -293,6 +305,8 @@ def _mapped(path: Path) -> pa.Buffer | None:
 
 def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
     """Write an entry, so that others see all of it or nothing; returns its size."""
+    import pyarrow as pa
+
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:
@@ -320,7 +334,6 @@ def _content(data: pa.Buffer) -> pa.Buffer | None:
 
 
 def _checksum(content: pa.Buffer) -> int:
-    # Loaded here, as what follows: a process without a cache starts sooner.
     from crc32c import crc32c
 
     return crc32c(content)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator_core.fold.arena import Arena
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.kernels import FoldTables, fold_split
 from coordinator_core.kernels.layout import ARENA, CONTROL_KEY, NO_KEY_TYPE, Kind
 from coordinator_core.log.batch import control_type

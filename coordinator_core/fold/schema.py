@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import schema
+from coordinator_core.fold.rules import FoldRules as FoldRules
 from coordinator_core.jsontext import parse_json
-from coordinator_core.releases import Loader, MergeOffsetRule, Profile
+from coordinator_core.releases import MergeOffsetRule
 
 FORMAT = 4
 """Version of the serialised form; readers refuse any other."""
@@ -28,31 +29,6 @@ NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
 NOTED, PENDING_VALUE, CLEARED = 0, 1, 2
 """``pending.kind``: an offset key that only counts as a key of its transaction; a value; nothing, not even what an
 earlier segment left pending."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoldRules:
-    """Facts of a profile that decide how a segment folds; profiles with the same facts share their folds.
-
-    ``pending_by_producer``: a producer id makes a commit pending, else the transactional bit (Java, Scala).
-    ``max_*_version``: newest value versions that are read under key types 0 and 1.
-    """
-
-    pending_by_producer: bool
-    tombstone_drops_pending: bool
-    ordering_offset_rule: MergeOffsetRule
-    max_legacy_offset_value_version: int
-    max_offset_value_version: int
-
-    @classmethod
-    def of(cls, profile: Profile) -> FoldRules:
-        return cls(
-            profile.loader is Loader.JAVA,
-            profile.tombstone_drops_pending,
-            profile.ordering_offset_rule,
-            profile.max_legacy_offset_value_version,
-            profile.max_offset_value_version,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.arena import Arena
-from coordinator_core.fold.columns import counted, with_rows
 from coordinator_core.fold.fingerprint import RunningFingerprint
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.scalar import fold_scalar, split_scalar
-from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
 from coordinator_core.kernels.arrays import array_of, dtype
@@ -30,6 +32,9 @@ from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import MergeOffsetRule
+
+if TYPE_CHECKING:
+    from coordinator_core.fold.schema import SegmentFold
 
 __all__ = ["Folder", "Piece", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
 
@@ -196,6 +201,25 @@ def fold_partition(
         yield folder.finish()
 
 
+_loading = threading.Lock()
+
+
+def load_columns_behind(start: Callable[[], None]) -> None:
+    """Load what folds are made of while the threads that ``start`` starts read their first segments.
+
+    Arrow takes as long as a tenth of a gigabyte. It is not loaded in these threads: threads that load modules side by
+    side may wait for each other, forever.
+    """
+    with _loading:
+        start()
+        importlib.import_module("coordinator_core.fold.columns")
+
+
+def _columns() -> ModuleType:
+    with _loading:
+        return importlib.import_module("coordinator_core.fold.columns")
+
+
 _spare = threading.local()
 
 
@@ -302,12 +326,15 @@ class Folder:
 
     def counted(self) -> SegmentFold:
         """A fold without rows, with the counts of the segment at hand."""
-        return counted(self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats)
+        fold: SegmentFold = _columns().counted(
+            self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats
+        )
+        return fold
 
     def finish(self) -> SegmentFold:
         """The fold of all batches so far. No batch may follow."""
         is_full = self.is_full
-        fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
+        fold: SegmentFold = _columns().with_rows(self.counted(), self._tables, self._segments, self._arena.data)
         _give_up(self._tables)
         if is_full:
             give_back_freed_memory()

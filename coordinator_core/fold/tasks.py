@@ -17,7 +17,7 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint, snapshot_of
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
@@ -26,6 +26,7 @@ from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
 
 if TYPE_CHECKING:
     from coordinator_core.fold.fingerprint import RunningFingerprint
+    from coordinator_core.fold.schema import SegmentFold
     from coordinator_core.fold.segments import Piece
 
 Range = tuple[SegmentFile, int | None]

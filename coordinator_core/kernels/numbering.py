@@ -29,6 +29,9 @@ def number_keys(
     row: Int = 0
     rows: Int = len(groups)
     last: Int = -1
+    if table.used == 0:
+        # Later folds name few others.
+        table.reserve(rows, rows * MERGED_KEY_BYTES)
     with cython.nogil:
         while row < rows:
             count = min(RECORDS_AT_A_TIME, rows - row)

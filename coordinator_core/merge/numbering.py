@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.fold.arrow import column
+from coordinator_core.fold.arrow import column, joined
 from coordinator_core.kernels import KeyTable, number_keys
 from coordinator_core.kernels.arrays import Bytes, Int64s, array_of, viewed
 from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
@@ -29,7 +29,7 @@ class NameNumbers:
 
     def load(self, state: pa.Table) -> None:
         """Go on from a :meth:`state`; nothing may have been added."""
-        self._keep(state["name"].combine_chunks())
+        self._keep(joined(state["name"]))
         self._numbers = {name: number for number, name in enumerate(self._texts[0].to_pylist())}
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class NameNumbers:
 
     def texts(self) -> pa.Array:
         """All names, by number."""
-        whole = pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
+        whole = joined(pa.chunked_array(self._texts, pa.large_string()))
         self._texts = [whole]
         return whole
 

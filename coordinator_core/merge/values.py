@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.fold.arrow import column
+from coordinator_core.fold.arrow import column, joined
 from coordinator_core.fold.schema import VALUES
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.packed import Packed, cuts
@@ -37,7 +37,7 @@ class ValueStore:
 
     def add(self, table: pa.Table) -> int:
         """Keep the rows of a table with the columns ``VALUES``; returns the place of the first."""
-        values = Packed(table["value"].combine_chunks())
+        values = Packed(joined(table["value"]))
         self._tables.append(table.select(_NUMBERS))
         self._values.append(values)
         self._ordering_offsets.append(table["ordering_offset"].to_numpy())

@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 
+from coordinator_core.process.allocator import share_allocator
 from coordinator_core.process.no_pandas import keep_pandas_out
 from coordinator_core.process.plain import is_plain
 
@@ -20,6 +21,7 @@ _SWITCH_SECONDS = 0.0005
 def start_light() -> None:
     """To be called before anything large is imported."""
     keep_pandas_out()
+    share_allocator()
     if is_plain("interpreter"):
         return
     # Nothing here multiplies matrices; numpy would start threads for it all the same.

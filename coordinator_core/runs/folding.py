@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -91,11 +90,19 @@ class Folding:
                 run = Run(found, found.ranges)
                 self._waiting.append(run)
                 results.append(run)
-        if self._waiting:
-            # Not in the threads: which load modules side by side may wait for each other, forever.
-            importlib.import_module("coordinator_core.fold.segments")
         self._threads = ThreadPoolExecutor(workers)
-        for _ in range(workers):
+        if not self._waiting:
+            return
+        from coordinator_core.fold.segments import load_columns_behind
+
+        try:
+            load_columns_behind(self._start)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        for _ in range(self._workers):
             self._threads.submit(self._work)
         # Each thread ends with its last fold, and its working tables with it: publication wants their memory.
         self._threads.shutdown(wait=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.pin import Pin, check_pin, snapshot_of
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import (
     FoldTask,
     Range,
@@ -139,19 +139,22 @@ def replay_to_run(
                 merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
                 return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
 
-            def write_groups(told: Future[tuple[Tables, PartitionFacts]], segments: pa.Table) -> PartitionFacts:
+            def write_groups(
+                told: Future[tuple[Tables, PartitionFacts]], segments: pa.Table, is_last: bool
+            ) -> PartitionFacts:
                 # Told already: the teller takes one after the other.
                 tables, facts = told.result()
-                writer.write_tables({**tables, SEGMENTS.name: segments})
+                writer.write_tables({**tables, SEGMENTS.name: segments}, is_last=is_last)
                 return facts
 
             partitions: list[PartitionFacts] = []
             written: deque[Future[PartitionFacts]] = deque()
-            for offsets, told, segments in replay.merged(merge):
+            for number, (offsets, told, segments) in enumerate(replay.merged(merge), 1):
+                is_last = number == replay.partitions
                 if written:
                     partitions.append(written.popleft().result())
-                written.append(teller.submit(write_groups, told, segments))
-                writer.write_tables({"offsets": offsets})
+                written.append(teller.submit(write_groups, told, segments, is_last))
+                writer.write_tables({"offsets": offsets}, is_last=is_last)
             partitions += [facts.result() for facts in written]
             replayed = perf_counter()
             replay_facts = ReplayFacts(
@@ -203,6 +206,7 @@ class _Replay:
         self._tasks = fold_tasks(source, on_damage)
         if not self._is_streamed:
             self._tasks = in_runs(self._tasks, partial(most_run_bytes, rules=self._rules), self.cache)
+        self._partitions = list(dict.fromkeys(task.log.offsets_partition for task in self._tasks))
         tasks = [] if self._is_streamed else self._tasks
         self._folding = Folding(tasks, self._kept, self._fold, self._workers)
         # A merge waits for folds, so it must not take a thread that folds.
@@ -215,6 +219,11 @@ class _Replay:
         self._folding.stop()
         self._mergers.shutdown(cancel_futures=True)
 
+    @property
+    def partitions(self) -> int:
+        """Number of offsets partitions with segments."""
+        return len(self._partitions)
+
     def given(self, offsets_partition: int) -> dict[str, Any]:
         """Further arguments of :func:`merge_results`."""
         return {"cache": self.cache, "allowance": standing_allowance(self._sizes[offsets_partition])}
@@ -225,7 +234,7 @@ class _Replay:
         So the first damage is the one that is raised. ``merge`` is given the partition's number, the results,
         and how many of the first folds need not be waited for.
         """
-        partitions = deque(dict.fromkeys(task.log.offsets_partition for task in self._tasks))
+        partitions = deque(self._partitions)
         merging: deque[Future[T]] = deque()
         while partitions or merging:
             while partitions and len(merging) <= self._workers:

@@ -95,15 +95,23 @@ class RunWriter:
         """Directory for tasks of this run, see :class:`StagedTables`."""
         return storage.join(self.place.path, STAGING)
 
-    def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
+    def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks], *, is_last: bool = False) -> None:
         """Append rows, in canonical order, and take in their digests. The rows of one table come from one thread.
 
-        All rows of an offsets partition must come in one call; ``RowBlocks`` are those of one partition.
+        All rows of an offsets partition must come in one call; ``RowBlocks`` are those of one partition. ``is_last``:
+        no rows of these tables come afterwards, and their files are closed.
         """
-        parts = {self._part(name): rows for name, rows in tables.items() if rows.num_rows}
-        with ThreadPoolExecutor() as threads:
-            for digests in threads.map(_PartWriter.write, parts, parts.values()):
-                self._digests |= digests
+
+        def write(name: str, rows: pa.Table | RowBlocks) -> None:
+            if rows.num_rows:
+                self._digests |= self._part(name).write(rows)
+            if is_last:
+                # The disk takes it while other tables are written.
+                self._close(name)
+
+        with ThreadPoolExecutor(max(len(tables), 1)) as threads:
+            for _ in threads.map(write, tables, tables.values()):
+                pass
 
     def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
         """Let files that tasks have put into their tables (:class:`StagedTables`) count, in the order given.
@@ -170,12 +178,16 @@ class RunWriter:
             self._parts[table] = _PartWriter(storage.join(self.place.path, name), table, name)
         return self._parts[table]
 
+    def _close(self, table: str) -> None:
+        """Close the file of a table, which has no rows where none were written."""
+        self._files[table].append(self._part(table).close())
+        del self._parts[table]
+
     def _close_parts(self) -> None:
         # Each of them waits for the disk.
         with ThreadPoolExecutor() as threads:
-            for file in threads.map(_PartWriter.close, self._parts.values()):
-                self._files[file.table].append(file)
-        self._parts.clear()
+            for _ in threads.map(self._close, list(self._parts)):
+                pass
 
 
 class _PartWriter:

@@ -69,6 +69,25 @@ def test_what_makes_a_process_fast_can_be_left_out(plain: str, tmp_path: Path) -
     assert json.loads(done.stdout)["state_hash"] == state_hash(all_digests(state_tables(states, now_ms=0)))
 
 
+@pytest.mark.parametrize(("plain", "is_shared"), [("", True), ("allocator", False)])
+def test_arrow_takes_its_memory_from_the_c_library(plain: str, is_shared: bool) -> None:
+    script = (
+        "from coordinator_core.process.interpreter import start_light\n"
+        "start_light()\n"
+        "import pyarrow as pa\n"
+        "print(pa.default_memory_pool().backend_name == 'system')"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment | {"REGROUP_PLAIN": plain},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(is_shared)
+
+
 def test_help_needs_no_data(tmp_path: Path) -> None:
     """Packages that take long to import; the command line itself comes first, then its help."""
     heavy = {"numpy", "pyarrow", "jinja2", "matplotlib", "kafka", "cython"}

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator_core.fold.arrow import column
+from coordinator_core.fold.arrow import column, joined
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint64", "float64", "bool"])
@@ -17,3 +17,10 @@ def test_columns_are_those_of_pa_array(kind: str) -> None:
         assert made.type == expected.type
         assert made.null_count == expected.null_count
         assert made.equals(expected)
+
+
+def test_a_single_chunk_is_joined_without_a_copy() -> None:
+    values = pa.array(["a", "bc", None])
+    assert joined(pa.chunked_array([values])).buffers()[2].address == values.buffers()[2].address
+    assert joined(pa.chunked_array([values, values[1:]])).to_pylist() == ["a", "bc", None, "bc", None]
+    assert joined(pa.chunked_array([], pa.string())).equals(pa.array([], pa.string()))

@@ -61,6 +61,23 @@ def test_a_published_run_reads_back(tmp_path: Path) -> None:
     assert manifest["findings"] == {"critical": None, "warning": None, "info": None}
 
 
+def test_files_are_whole_once_their_last_rows_are_written(tmp_path: Path) -> None:
+    expected = publish(place(tmp_path, "before"))
+    *first, last = rich_states()
+    where = place(tmp_path)
+    with RunWriter(where, sources=[]) as writer:
+        for state in first:
+            writer.write_tables(state_tables([state], now_ms=5))
+        tables = state_tables([last], now_ms=5)
+        offsets = tables.pop("offsets")
+        writer.write_tables(tables, is_last=True)
+        rows = {name: pq.read_metadata(f"{where.path}/{name}/part-00000.parquet").num_rows for name in tables}
+        assert rows == {name: expected["tables"][name]["rows"] for name in tables}
+        writer.write_tables({"offsets": offsets}, is_last=True)
+        manifest = writer.commit(FACTS, seconds=1.0, steps={"replay": 0.5})
+    assert manifest == expected | {"run_id": "r1"}
+
+
 def test_a_run_may_be_at_a_uri(tmp_path: Path) -> None:
     where = RunPlace(f"file://{tmp_path}/runs", "prod", "w", "r1")
     manifest = publish(where)
