@@ -319,13 +319,14 @@ class Broker:
             files = [path for path in self.log_dir.rglob("*") if path.is_file()]
             _FORMATTED[kind] = {str(path.relative_to(self.log_dir)): path.read_bytes() for path in files}
             return
-        self.log_dir.mkdir(exist_ok=True)
         ids = {"cluster.id": cluster_id, "node.id": self._values["node.id"], "directory.id": new_cluster_id()}
         for name, data in _FORMATTED[kind].items():
             if name == "meta.properties":
                 lines = [line.partition("=")[::2] for line in data.decode().splitlines()]
                 data = "".join(f"{key}={ids.get(key, value)}\n" for key, value in lines if value).encode()
-            (self.log_dir / name).write_bytes(data)
+            path = self.log_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     def log_since_start(self) -> str:
         with self.log_file.open("rb") as file:
