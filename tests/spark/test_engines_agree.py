@@ -83,7 +83,7 @@ def _comparable(run: Run) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE, {*FAST_CASES, *SEVERAL_TASKS}))
+@pytest.mark.parametrize("item", cross_section(WHOLE, (*FAST_CASES, *SEVERAL_TASKS)))
 def test_spark_equals_local(session: Session, item: Case, tmp_path: Path) -> None:
     alone = EACH_ALONE if item.name in SEVERAL_TASKS else None
     run = spark_run(session, item, snapshot(item), tmp_path, bytes_per_task=alone)
