@@ -23,7 +23,7 @@ DOC = """
 | task | does |
 |---|---|
 | `pin` | finds the segments of the snapshot and writes down which bytes this run reads |
-| `forecast` | says what compaction would leave, what has expired, and what will |
+| `forecast` | replays in Spark what is pinned, and says what has expired, and what will |
 | `plan` | writes the plan: the pinned bytes, every option, every record that expires; its digest goes on |
 | `approve` | asks a person, when something expires; else it is skipped |
 | `compact` | carries out the plan in Spark, and proves every offsets partition by replaying both logs |
@@ -65,26 +65,23 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         ),
     ) as dag:
 
-        @task(doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.")
+        @task(
+            multiple_outputs=True,
+            doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
+        )
         def pin(**context: Any) -> Any:
-            from dags.common import load
-
-            return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
-
-        @task(doc_md="Computes the result of a compaction, expired offsets, and the forecast.")
-        def forecast(pinned: Any, **context: Any) -> Any:
             from dags.common import compact
 
-            return compact.forecast(pinned, context["params"], context["dag_run"], context["ti"].try_number)
+            return compact.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(
             multiple_outputs=True,
             doc_md="Settles the plan in a file, whose digest stands for all of it.",
         )
-        def plan(forecasted: Any, *, dag_run: Any) -> Any:
+        def plan(pinned: Any, forecasted: Any, *, params: Any, dag_run: Any) -> Any:
             from dags.common import compact
 
-            return compact.plan(forecasted, dag_run)
+            return compact.plan(pinned, forecasted, params, dag_run)
 
         @task(doc_md="Checks the log on the disk against proof and approval.")
         def proof(planned: Any, compacted: Any) -> Any:
@@ -103,7 +100,14 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             )
             return found
 
-        planned = plan(forecast(pin()))
+        pinned = pin()
+        forecast = SparkAppOperator(
+            task_id="forecast",
+            app="forecast",
+            application_args=pinned["forecast_args"],
+            doc_md="Says in Spark what has expired, and what will.",
+        )
+        planned = plan(pinned, forecast.output)
         approve = Approval(
             task_id="approve",
             found=planned,

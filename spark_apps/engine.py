@@ -26,9 +26,10 @@ from coordinator_core.runs.manifest import ReplayFacts
 from coordinator_core.runs.place import RunPlace, source_directories
 from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
-from spark_apps.packing import MIB, Work, fold_task_bytes, packed, share_out
+from spark_apps.packing import MIB, fold_task_bytes, packed, share_out
+from spark_apps.replay_tasks import ReplayTask
 from spark_apps.session import Session
-from spark_apps.tasks import CutFolds, StagedFold, WholePartition
+from spark_apps.tasks import CutFolds, MergeTask, StagedFold, WholePartition
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,6 +40,8 @@ MAX_MERGE_BYTES = 192 * MIB
 P = TypeVar("P", StagedFold, CutFolds, StoredShard)
 T = TypeVar("T")
 A = TypeVar("A")
+F = TypeVar("F")
+W = TypeVar("W")
 
 
 def replay(
@@ -70,14 +73,14 @@ def replay(
         context = session.context
         started = perf_counter()
         storage.make_directory(writer.staging_path)
-        rules = tasks.ReplayTask(chosen, now_ms, place.path)
-        sizes = [segment.size for segment in snapshot.segments]
-        limit = bytes_per_task or fold_task_bytes(sizes, context.defaultParallelism)
-        works = share_out(fold_tasks(source, on_damage), limit)
-        answers = _folded_and_merged(context, works, rules, bytes_per_merge)
+        rules = ReplayTask(chosen, place.path, now_ms)
+        answers = folded_and_merged(
+            context, source, rules, on_damage, bytes_per_task=bytes_per_task, bytes_per_merge=bytes_per_merge
+        )
         facts = {number: told for answer in answers for number, told in answer.facts.items()}
         for answer in answers:
-            writer.adopt(answer.files, answer.digests)
+            if answer.written is not None:
+                writer.adopt(*answer.written)
         replayed = perf_counter()
         replay_facts = ReplayFacts(
             snapshot=snapshot,
@@ -96,13 +99,22 @@ def replay(
         return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
 
 
-def _folded_and_merged(
-    context: SparkContext, works: Sequence[Work], rules: tasks.ReplayTask, bytes_per_merge: int
-) -> list[tasks.Answer]:
+def folded_and_merged(
+    context: SparkContext,
+    source: Snapshot | Pin,
+    rules: MergeTask[F, W],
+    on_damage: OnDamage,
+    *,
+    bytes_per_task: int | None = None,
+    bytes_per_merge: int = MAX_MERGE_BYTES,
+) -> list[tasks.Answer[F, W]]:
     """Answers of the tasks that merged, by offsets partition.
 
     Raises :class:`DamagedInputError` for the first damage in the order of partitions and segments.
     """
+    sizes = [segment.size for segment in snapshot_of(source).segments]
+    limit = bytes_per_task or fold_task_bytes(sizes, context.defaultParallelism)
+    works = share_out(fold_tasks(source, on_damage), limit)
     answers = in_tasks(context, partial(tasks.fold, rules=rules), works)
     in_order = [answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)]
     damage: dict[int, Damage] = {}
@@ -117,8 +129,11 @@ def _folded_and_merged(
 
 
 def _merged(
-    context: SparkContext, partitions: list[list[StagedFold]], rules: tasks.ReplayTask, bytes_per_merge: int
-) -> list[tasks.Answer]:
+    context: SparkContext,
+    partitions: list[list[StagedFold]],
+    rules: MergeTask[F, W],
+    bytes_per_merge: int = MAX_MERGE_BYTES,
+) -> list[tasks.Answer[F, W]]:
     """Answers of the tasks that merged ``partitions``, each given as its folds in log order."""
     by_size = sorted(partitions, key=_size, reverse=True)
     giants = {folds[0].offsets_partition: folds for folds in by_size if _size(folds) > bytes_per_merge}

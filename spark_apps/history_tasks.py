@@ -6,7 +6,6 @@ Spark took count. Input that cannot be read is an answer, not an exception.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.parts import THREADS, Asked, first_part, learned_from, second_part, take
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.reports.history_publish import PartFile, write_part
-from coordinator_core.runs.publish import STAGING
+from coordinator_core.runs.table_directory import message_path
 
 _SPECIAL = pa.schema({"offsets_partition": pa.int32(), "group_id": pa.string(), "records": pa.int64()})
 
@@ -30,10 +29,6 @@ class HistoryTask:
 
     asked: Asked
     directory: str
-
-    def new_path(self, kind: str) -> str:
-        """Name of a file that no other attempt writes."""
-        return storage.join(self.directory, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
 
 
 @dataclass
@@ -78,11 +73,11 @@ def take_partitions(logs: Sequence[PartitionLog], rules: HistoryTask) -> Answer:
             if damage:
                 answer.damage[number] = damage
     if not answer.failures:
-        answer.lessons = rules.new_path("lessons")
+        answer.lessons = message_path(rules.directory, "lessons")
         system, inner = storage.filesystem(answer.lessons)
         with system.open_output_stream(inner) as file:
             lessons.write(file)
-        answer.special = _write_special(special, rules.new_path("special"))
+        answer.special = _write_special(special, message_path(rules.directory, "special"))
     return answer
 
 

@@ -1,7 +1,7 @@
 """Tasks of Spark's Python workers: fold segments, merge partitions.
 
-A task writes its results into files of the run's staging directory and answers with their names; tables it moves to
-where they belong as the last it does. Another attempt of the task writes other files; only the files in the answer
+A task writes its results into files of a staging directory and answers with their names; tables it moves to where they
+belong as the last it does. Another attempt of the task writes other files; only the files in the answer
 that Spark took count. So folds and rows pass neither through the JVM nor through a shuffle, and outlive the executor
 that made them. A task is sent its own input and no more: its size does not grow with the number of segments.
 
@@ -10,12 +10,12 @@ Damaged input is an answer, not an exception: Spark would retry the task and bur
 
 from __future__ import annotations
 
-import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, groupby, pairwise
-from typing import TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -30,10 +30,8 @@ from coordinator_core.merge.shards import StoredShard, combine_shards, shard_fol
 from coordinator_core.process.allocator import give_back_freed_memory, keep_freed_memory
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
-from coordinator_core.runs.manifest import PartitionFacts
-from coordinator_core.runs.merging import Merge, merge_partition
-from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
-from coordinator_core.runs.state_hash import TableDigests
+from coordinator_core.runs.merging import Merge
+from coordinator_core.runs.table_directory import message_path
 from spark_apps.packing import MAX_FOLD_BYTES, Work
 
 LIMITS = Limits(fold_bytes=128 * MIB)
@@ -48,6 +46,10 @@ MAX_HELD_BYTES = 64 * MIB
 
 T = TypeVar("T")
 A = TypeVar("A")
+F = TypeVar("F")
+W = TypeVar("W")
+F_co = TypeVar("F_co", covariant=True)
+W_co = TypeVar("W_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -109,32 +111,44 @@ class CutFolds:
 
 
 @dataclass
-class Answer:
+class Answer(Generic[F, W]):
     """Answer of a task, by offsets partition.
 
-    For partitions that it merged: ``facts``, the ``files`` with their rows, the ``digests`` of the rows. For a
-    partition of which it folded a part: ``folds``. ``damage``: the first damage of each partition that could
-    not be read.
+    For partitions that it merged: ``facts``, and what it has ``written``. For a partition of which it folded a part:
+    ``folds``. ``damage``: the first damage of each partition that could not be read.
     """
 
-    facts: dict[int, PartitionFacts] = field(default_factory=dict)
-    files: list[TableFile] = field(default_factory=list)
-    digests: TableDigests = field(default_factory=dict)
+    facts: dict[int, F] = field(default_factory=dict)
+    written: W | None = None
     folds: list[StagedFold] = field(default_factory=list)
     damage: dict[int, Damage] = field(default_factory=dict)
 
 
+class Taker(Protocol[F_co, W_co]):
+    """Takes the partitions that a task merges, and puts them where they belong."""
+
+    def take(self, offsets_partition: int, results: Iterable[SegmentResult], merged: Merge | None) -> F_co:
+        """Facts of a partition; arguments as for ``runs.merging.merge_results``."""
+
+    def close(self) -> W_co:
+        """What the task has written."""
+
+
 @dataclass(frozen=True)
-class ReplayTask:
-    """Arguments that all tasks of a replay share."""
+class MergeTask(ABC, Generic[F, W]):
+    """Arguments that all tasks share which fold and merge; ``directory`` is that of the result.
+
+    ``columns`` of committed offsets are all that the taker asks for, in any order; ``None``: whole rows in their order.
+    """
+
+    columns: ClassVar[Sequence[str] | None] = None
 
     profile: Profile
-    now_ms: int
-    run_path: str
+    directory: str
 
-    def new_path(self, kind: str) -> str:
-        """Name of a file that no other attempt writes."""
-        return storage.join(self.run_path, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
+    @abstractmethod
+    def taker(self, first_partition: int) -> Taker[F, W]:
+        """The taker of a task, whose first offsets partition this is."""
 
 
 def lightly(function: Callable[[T], A], item: T) -> A:
@@ -157,21 +171,21 @@ def _forget_folds() -> None:
     give_back_freed_memory()
 
 
-def fold(work: Work, rules: ReplayTask) -> Answer:
+def fold(work: Work, rules: MergeTask[F, W]) -> Answer[F, W]:
     """Fold segments and, where they are whole partitions, merge them."""
-    answer = Answer()
-    staged = StagedTables(rules.run_path, work.tasks[0].log.offsets_partition)
+    answer: Answer[F, W] = Answer()
+    taker = rules.taker(work.tasks[0].log.offsets_partition)
     for offsets_partition, tasks in groupby(work.tasks, key=lambda task: task.log.offsets_partition):
         try:
             results = _folded(tasks, FoldRules.of(rules.profile))
             held, are_all = _held(results, MAX_HELD_BYTES if work.whole else 0)
             if work.whole and are_all:
-                _merge(offsets_partition, iter(held), rules, staged, answer)
+                answer.facts[offsets_partition] = taker.take(offsets_partition, iter(held), None)
             else:
                 answer.folds += _staged(chain(held, results), rules)
         except DamagedInputError as error:
             answer.damage[offsets_partition] = error.damage
-    answer.files, answer.digests = staged.close()
+    answer.written = taker.close()
     return answer
 
 
@@ -187,7 +201,7 @@ def _held(results: Iterator[SegmentResult], most_bytes: int) -> tuple[list[Segme
     return held, True
 
 
-def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
+def cut(work: tuple[Sequence[StagedFold], int], rules: MergeTask[F, W]) -> CutFolds:
     """Cut folds of one partition into so many shards; all of them are in memory together."""
     _forget_folds()
     folds, shards = work
@@ -201,7 +215,7 @@ def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
         heads.append(content.slice(0, source.tell()))
         for of_shard, part in zip(parts, shard_folds(SegmentFold.from_ipc(content), shards), strict=True):
             of_shard.append(part.to_ipc())
-    path = rules.new_path("shards")
+    path = message_path(rules.directory, "shards")
     system, inner = storage.filesystem(path)
     ends = []
     with system.open_output_stream(inner) as file:
@@ -212,12 +226,12 @@ def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
     return CutFolds(folds[0].offsets_partition, path, tuple(ends))
 
 
-def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: ReplayTask) -> StoredShard:
+def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: MergeTask[F, W]) -> StoredShard:
     """Merge one shard of a partition, whose folds stand in these places in log order."""
     _forget_folds()
     offsets_partition, places = work
     merged = merge_shard(_folds_in(places), rules.profile, offsets_partition)
-    return merged.stored(rules.new_path("merged"))
+    return merged.stored(message_path(rules.directory, "merged"), rules.columns)
 
 
 @dataclass(frozen=True)
@@ -229,7 +243,7 @@ class WholePartition:
     shards: Sequence[StoredShard] = ()
 
 
-def merge(partition: WholePartition, rules: ReplayTask) -> Answer:
+def merge(partition: WholePartition, rules: MergeTask[F, W]) -> Answer[F, W]:
     """Merge the folds of one partition, or combine its shards; its facts then come from the heads of the folds."""
     _forget_folds()
     number = partition.folds[0].offsets_partition
@@ -288,33 +302,17 @@ def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResu
 
 
 def _merged(
-    offsets_partition: int, results: Iterator[SegmentResult], rules: ReplayTask, merged: Merge | None = None
-) -> Answer:
+    offsets_partition: int, results: Iterator[SegmentResult], rules: MergeTask[F, W], merged: Merge | None = None
+) -> Answer[F, W]:
     """Answer of a task that merges one partition."""
-    answer = Answer()
-    staged = StagedTables(rules.run_path, offsets_partition)
-    _merge(offsets_partition, results, rules, staged, answer, merged)
-    answer.files, answer.digests = staged.close()
-    return answer
+    taker = rules.taker(offsets_partition)
+    facts = taker.take(offsets_partition, results, merged)
+    return Answer({offsets_partition: facts}, taker.close())
 
 
-def _merge(
-    offsets_partition: int,
-    results: Iterator[SegmentResult],
-    rules: ReplayTask,
-    staged: StagedTables,
-    answer: Answer,
-    merged: Merge | None = None,
-) -> None:
-    tables, answer.facts[offsets_partition] = merge_partition(
-        offsets_partition, results, rules.profile, now_ms=rules.now_ms, merged=merged
-    )
-    staged.write_tables(tables)
-
-
-def _staged(results: Iterable[SegmentResult], rules: ReplayTask) -> Iterator[StagedFold]:
+def _staged(results: Iterable[SegmentResult], rules: MergeTask[F, W]) -> Iterator[StagedFold]:
     """The results, with their folds in one file."""
-    path = rules.new_path("fold")
+    path = message_path(rules.directory, "fold")
     system, inner = storage.filesystem(path)
     with system.open_output_stream(inner) as file:
         for result in results:

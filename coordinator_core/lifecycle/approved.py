@@ -15,7 +15,6 @@ from typing import Any
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
-from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
@@ -44,7 +43,13 @@ class PlannedCompaction:
 
 def expiry_row(forecast: Forecast) -> Document:
     """Records of an offsets partition that expire by its forecast."""
-    return fields_of(forecast, "offsets_partition", "offsets", "groups", "tombstones", "sha256")
+    return {
+        "offsets_partition": forecast.offsets_partition,
+        "offsets": forecast.expired_offsets,
+        "groups": forecast.expired_groups,
+        "tombstones": forecast.tombstones,
+        "sha256": forecast.sha256,
+    }
 
 
 def plan_document(

@@ -20,106 +20,84 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.expiry import GroupSweep
-from coordinator_core.lifecycle.plan import Kept, Reason, Tombstone
+from coordinator_core.lifecycle.plan import Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile
 
 OFFSET_COLUMNS = ("group_id", "topic", "partition", "commit_timestamp_ms", "expire_timestamp_ms", "record_offset")
 """Columns of committed offsets that a sweep looks at."""
 
-REASONS = tuple(Reason)
+REASONS, KINDS = tuple(Reason), tuple(TombstoneKind)
 BLOCK_BYTES = 1 << 24
-"""Bytes that the tombstones of a block may have as text, about; one more may be in it."""
+"""Bytes of keys that the tombstones of a block may have, about; one more may be in it."""
 
 _KEPT = tuple(Kept)
 _EXPIRES, _LEFT = -1, -2
-_ROW_BYTES, _NAME_BYTES, _OTHER_BYTES = 256, 8, 1024
-"""Text of a tombstone: JSON makes six characters of some, hexadecimal digits are two."""
-_SORTED_ROWS = 1 << 17
-"""Tombstones of offsets that are put in order at a time, and those of the last group among them."""
+_ROW_BYTES = 64
+"""Bytes of a tombstone besides its names, about."""
+_ROWS = 1 << 17
+"""Tombstones of offsets that are looked at together, and those of the last group among them."""
 
 Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Tombstones:
-    """Some tombstones of an offsets partition, in order.
+    """Some tombstones of an offsets partition.
 
     Those of committed offsets are arrays of one length: ``group`` and ``topic`` are places in ``group_ids`` and
     ``topics``, ``reason`` is one in :data:`REASONS`, ``base_ms`` counts where ``has_base``. ``others`` are those of
-    groups. ``order`` has the place of each tombstone among the ones and then the others.
+    groups, ``group_of_other`` their places in ``group_ids``. ``order`` has the place of each tombstone among the ones
+    and then the others.
     """
 
     offsets_partition: int
     key_type: int
-    group_ids: Sequence[str]
-    topics: Sequence[str]
+    group_ids: pa.Array
+    topics: pa.Array
     group: Int64s
     topic: Int64s
     partition: Int64s
     reason: Int64s
     base_ms: Int64s
-    has_base: npt.NDArray[np.bool_]
+    has_base: Bools
     expires_at_ms: Int64s
     record_offset: Int64s
     others: Sequence[Tombstone]
+    group_of_other: Int64s
     order: Int64s
 
-    def in_order(self, of_offsets: pa.Array, of_others: Sequence[bytes]) -> pa.Array:
-        """Bytes of each tombstone, of arrays with those of either kind."""
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def in_order(self, of_offsets: npt.NDArray[Any], of_others: Sequence[Any]) -> npt.NDArray[Any]:
+        """Values of all tombstones, of those of either kind."""
         if not self.others:
             return of_offsets
-        both = of_offsets, pa.array(of_others, pa.binary())
-        size = len(of_offsets)
-        # Neighbours stay neighbours, but where a tombstone of the other kind is between them.
-        begins = np.flatnonzero((np.diff(self.order, prepend=-2) != 1) | (self.order == size))
-        lengths = np.diff(begins, append=len(self.order))
-        return pa.concat_arrays(
-            both[first >= size].slice(first - size if first >= size else first, length)
-            for first, length in zip(self.order[begins].tolist(), lengths.tolist(), strict=True)
-        )
-
-    def of_names(self, values: pa.Array) -> pa.Array:
-        """For each offset tombstone the value of its group id and topic; ``values`` are in the order of
-        :attr:`names`."""
-        return values.take(pa.array(self._names[2]))
-
-    @property
-    def names(self) -> tuple[pa.Array, pa.Array]:
-        """Group ids and topics that offset tombstones have together (text), each pair once."""
-        groups, topics, _ = self._names
-        return _texts(self.group_ids, groups), _texts(self.topics, topics)
-
-    @cached_property
-    def _names(self) -> tuple[Int64s, Int64s, Int64s]:
-        together = self.group.astype(np.int64) * len(self.topics) + self.topic
-        used, place = np.unique(together, return_inverse=True)
-        return *np.divmod(used, max(1, len(self.topics))), place
-
-    def key_names(self) -> pa.Array:
-        """Bytes of offset keys up to the partition (binary), in the order of :attr:`names`."""
-        version = encode_key(self.key_type, {"group": "", "topic": "", "partition": 0})[:2]
-        parts = []
-        for texts in self.names:
-            values = texts.cast(pa.binary())
-            parts += [_big_endian(pc.binary_length(values), ">i2"), values]
-        return pc.binary_join_element_wise(pa.scalar(version), *parts, pa.scalar(b""))
-
-    def key_partitions(self) -> pa.Array:
-        """Bytes of the key of each offset tombstone from the partition on (binary)."""
-        return _big_endian(self.partition, ">i4")
+        return np.concatenate([of_offsets, np.array(of_others, of_offsets.dtype)])[self.order]
 
     def digested_keys(self) -> pa.Array:
         """:meth:`Tombstone.digested_key` of each (binary)."""
-        names = self.key_names()
+        together = self.group.astype(np.int64) * len(self.topics) + self.topic
+        used, place = np.unique(together, return_inverse=True)
+        names = self._key_names(*np.divmod(used, max(1, len(self.topics))))
         size = _big_endian(pc.add(pc.binary_length(names), 4), ">i4")
-        of_names = self.of_names(pc.binary_join_element_wise(size, names, pa.scalar(b"")))
-        keys = pc.binary_join_element_wise(of_names, self.key_partitions(), pa.scalar(b""))
-        return self.in_order(keys, [one.digested_key() for one in self.others])
+        of_names = pc.binary_join_element_wise(size, names, pa.scalar(b"")).take(pa.array(place))
+        keys = pc.binary_join_element_wise(of_names, _big_endian(self.partition, ">i4"), pa.scalar(b""))
+        if not self.others:
+            return keys
+        others = pa.array([one.digested_key() for one in self.others], pa.binary())
+        return pa.concat_arrays([keys, others]).take(pa.array(self.order))
 
-
-def _texts(texts: Sequence[str], numbers: Int64s) -> pa.Array:
-    return pa.array([texts[number] for number in numbers.tolist()], pa.string())
+    def _key_names(self, group: Int64s, topic: Int64s) -> pa.Array:
+        """Bytes of offset keys up to the partition (binary)."""
+        version = encode_key(self.key_type, {"group": "", "topic": "", "partition": 0})[:2]
+        parts = []
+        for texts, numbers in ((self.group_ids, group), (self.topics, topic)):
+            values = texts.take(pa.array(numbers)).cast(pa.binary())
+            parts += [_big_endian(pc.binary_length(values), ">i2"), values]
+        return pc.binary_join_element_wise(pa.scalar(version), *parts, pa.scalar(b""))
 
 
 def _big_endian(numbers: Any, kind: str) -> pa.Array:
@@ -145,86 +123,60 @@ class Swept:
     expires_at_ms: Int64s
     reason: Int64s
     base_ms: Int64s
-    has_base: npt.NDArray[np.bool_]
+    has_base: Bools
     others: Sequence[Tombstone]
     kept: Mapping[Kept, int]
     failure: str | None
 
-    @cached_property
-    def _due(self) -> npt.NDArray[np.bool_]:
-        """Of the expiring offsets, and then of the others, whether they are due."""
-        others = np.array([one.expires_at_ms for one in self.others], np.int64)
-        found: npt.NDArray[np.bool_] = np.concatenate([self.expires_at_ms, others]) <= self.now_ms
-        return found
+    def places(self) -> Iterator[Int64s]:
+        """Places of all tombstones, some at a time: group by group, of each its offsets, then its own.
 
-    def due(self) -> Iterator[Tombstones]:
-        """Tombstones that are due, in the order of writing."""
-        return self._blocks(np.flatnonzero(self._due))
-
-    def later(self) -> Iterator[Tombstones]:
-        """Tombstones to come, one group after the other, each group's by time."""
-        return self._blocks(np.flatnonzero(~self._due), by_time=True)
-
-    def _blocks(self, places: Int64s, *, by_time: bool = False) -> Iterator[Tombstones]:
-        """``places``: of expiring offsets, and behind them of the others; groups whole, some at a time."""
+        A place is one in ``rows``, or behind them in ``others``.
+        """
         size = len(self.rows)
-        split = int(np.searchsorted(places, size))
-        of_offsets, of_others = places[:split], places[split:]
-        numbers = {group_id: number for number, group_id in enumerate(self.offsets.group_ids)}
-        group_of_other = np.array([numbers[self.others[one - size].group_id] for one in of_others.tolist()], np.int64)
+        group_of_other = self._group_of_other
         # By group; of one group they are in order.
-        by_group = np.argsort(group_of_other, kind="stable")
-        of_others, group_of_other = of_others[by_group], group_of_other[by_group]
+        of_others = np.argsort(group_of_other, kind="stable")
         begin = first_other = 0
-        while begin < len(of_offsets) or first_other < len(of_others):
-            group = self.offsets.group[self.rows[of_offsets[begin : begin + _SORTED_ROWS]]]
-            last_group = group[-1] if len(group) == _SORTED_ROWS else len(numbers)
-            end = begin + len(group)
-            if len(group) == _SORTED_ROWS:
-                end += int(np.searchsorted(self._group_of(of_offsets[end:]), last_group, side="right"))
-            last_other = int(np.searchsorted(group_of_other, last_group, side="right"))
-            yield from self._of_groups(
-                of_offsets[begin:end],
-                of_others[first_other:last_other],
-                group_of_other[first_other:last_other],
-                by_time=by_time,
-            )
+        while begin < size or first_other < len(of_others):
+            end = min(begin + _ROWS, size)
+            last_group = len(self.offsets.group_ids)
+            if end < size:
+                last_group = self._group[end - 1]
+                end += int(np.searchsorted(self._group[end:], last_group, side="right"))
+            groups = group_of_other[of_others[first_other:]]
+            last_other = first_other + int(np.searchsorted(groups, last_group, side="right"))
+            others = of_others[first_other:last_other]
+            at = np.searchsorted(self._group[begin:end], group_of_other[others], side="right")
+            order = np.insert(np.arange(begin, end), at, others + size)
+            text = np.insert(self.offsets.name_bytes(self.rows[begin:end]), at, 0) + _ROW_BYTES
+            yield from np.split(order, np.flatnonzero(np.diff(np.cumsum(text) // BLOCK_BYTES)) + 1)
             begin, first_other = end, last_other
 
-    def _of_groups(
-        self, of_offsets: Int64s, of_others: Int64s, group_of_other: Int64s, *, by_time: bool
-    ) -> Iterator[Tombstones]:
-        group = self._group_of(of_offsets)
-        at = np.searchsorted(group, group_of_other, side="right")
-        order = np.insert(of_offsets, at, of_others)
-        others = [self.others[one - len(self.rows)] for one in of_others.tolist()]
-        if by_time:
-            time = np.insert(self.expires_at_ms[of_offsets], at, [one.expires_at_ms for one in others])
-            by = np.lexsort((time, np.insert(group, at, group_of_other)))
-        text = np.insert(self.offsets.name_bytes(self.rows[of_offsets]) * _NAME_BYTES + _ROW_BYTES, at, _OTHER_BYTES)
-        if by_time:
-            order, text = order[by], text[by]
-        cuts = np.flatnonzero(np.diff(np.cumsum(text) // BLOCK_BYTES)) + 1
-        for block in np.split(order, cuts):
-            yield self._block(block)
-
-    def _group_of(self, of_offsets: Int64s) -> Int64s:
-        found: Int64s = self.offsets.group[self.rows[of_offsets]]
+    def is_due(self, places: Int64s) -> Bools:
+        """Whether a sweep writes the tombstones now, or later."""
+        others = np.array([one.expires_at_ms for one in self.others], np.int64)
+        is_other = places >= len(self.rows)
+        times = np.empty(len(places), np.int64)
+        times[~is_other] = self.expires_at_ms[places[~is_other]]
+        times[is_other] = others[places[is_other] - len(self.rows)]
+        found: Bools = times <= self.now_ms
         return found
 
-    def _block(self, places: Int64s) -> Tombstones:
+    def tombstones(self, places: Int64s) -> Tombstones:
+        """The tombstones at ``places``."""
         is_other = places >= len(self.rows)
-        found = places[~is_other]
+        found, others = places[~is_other], places[is_other] - len(self.rows)
         rows = self.rows[found]
         order = np.empty(len(places), np.int64)
         order[~is_other] = np.arange(len(found))
-        order[is_other] = len(found) + np.arange(len(places) - len(found))
+        order[is_other] = len(found) + np.arange(len(others))
         return Tombstones(
             offsets_partition=self.offsets_partition,
             key_type=self.key_type,
-            group_ids=self.offsets.group_ids,
-            topics=self.offsets.topics,
-            group=self.offsets.group[rows],
+            group_ids=self.offsets.texts[0],
+            topics=self.offsets.texts[1],
+            group=self._group[found],
             topic=self.offsets.topic[rows],
             partition=self.offsets.partition[rows],
             reason=self.reason[found],
@@ -232,9 +184,20 @@ class Swept:
             has_base=self.has_base[found],
             expires_at_ms=self.expires_at_ms[found],
             record_offset=self.offsets.record_offset[rows],
-            others=[self.others[one - len(self.rows)] for one in places[is_other].tolist()],
+            others=[self.others[one] for one in others.tolist()],
+            group_of_other=self._group_of_other[others],
             order=order,
         )
+
+    @cached_property
+    def _group(self) -> Int64s:
+        found: Int64s = self.offsets.group[self.rows]
+        return found
+
+    @cached_property
+    def _group_of_other(self) -> Int64s:
+        numbers = {group_id: number for number, group_id in enumerate(self.offsets.group_ids)}
+        return np.array([numbers[one.group_id] for one in self.others], np.int64)
 
 
 class OffsetColumns:
@@ -273,7 +236,7 @@ class OffsetColumns:
         self.topic: Int64s = found.pop("topic")[order]
         self.partition: Int64s = found.pop("partition")[order]
         self.commit_ms: Int64s = found.pop("commit_timestamp_ms")[order]
-        self.is_explicit: npt.NDArray[np.bool_] = found.pop("has_own")[order].astype(np.bool_)
+        self.is_explicit: Bools = found.pop("has_own")[order].astype(np.bool_)
         explicit = found.pop("expire_timestamp_ms")
         # Releases since 2.1 write none.
         self.explicit_ms: Int64s = (
@@ -290,7 +253,7 @@ class OffsetColumns:
             key += topic
             key *= partitions
             key += partition
-            return np.argsort(key, kind="stable").astype(np.uint32 if len(key) < 1 << 32 else np.int64)
+            return np.argsort(key, kind="stable")
         return np.lexsort((partition, topic, group))
 
     def __len__(self) -> int:
@@ -301,15 +264,18 @@ class OffsetColumns:
         found: Int64s = self.group[rows].astype(np.int64) * len(self.topics) + self.topic[rows]
         return found
 
-    def name_bytes(self, rows: Int64s) -> Int64s:
+    def name_bytes(self, rows: Any) -> Int64s:
         """Bytes of group id and topic, as UTF-8."""
-        of_group, of_topic = (
-            np.array([len(text.encode()) for text in texts], np.int64) for texts in (self.group_ids, self.topics)
-        )
+        of_group, of_topic = (pc.binary_length(texts).to_numpy() for texts in self.texts)
         found: Int64s = of_group[self.group[rows]] + of_topic[self.topic[rows]]
         return found
 
-    def rows_of(self, offset_keys: Iterable[OffsetKey]) -> npt.NDArray[np.bool_]:
+    @cached_property
+    def texts(self) -> tuple[pa.Array, pa.Array]:
+        """``group_ids`` and ``topics``."""
+        return pa.array(self.group_ids, pa.string()), pa.array(self.topics, pa.string())
+
+    def rows_of(self, offset_keys: Iterable[OffsetKey]) -> Bools:
         """Mask of the offsets with these keys."""
         groups, topics = ({text: n for n, text in enumerate(texts)} for texts in (self.group_ids, self.topics))
         found = np.zeros(len(self), np.bool_)
@@ -410,9 +376,9 @@ class _Conditions:
             pairs += [number * len(topics) + topics[topic] for topic in condition.subscribed if topic in topics]
         self._subscribed = np.array(pairs, np.int64)
 
-    def is_subscribed(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+    def is_subscribed(self, rows: Int64s) -> Bools:
         """Mask of the offsets in ``rows`` whose topic a member of the group subscribes to."""
-        found: npt.NDArray[np.bool_] = np.isin(self._offsets.group_topic(rows), self._subscribed)
+        found: Bools = np.isin(self._offsets.group_topic(rows), self._subscribed)
         return found
 
 

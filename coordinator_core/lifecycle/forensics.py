@@ -165,12 +165,6 @@ def forensics(
     )
 
 
-def compacted_sizes(log: PartitionLog, rules: CompactionRules) -> tuple[Size, Size]:
-    """``size`` and ``compacted`` of :class:`PartitionForensics`; raises as :func:`forensics`."""
-    scan = scan_log(log)
-    return Size(scan.bytes, scan.batches, scan.records), _size(CompactionPlan.of(scan, rules))
-
-
 def _size(plan: CompactionPlan) -> Size:
     written = write_survivors(plan, _Nowhere())
     return Size(written.bytes, written.batches, written.records)

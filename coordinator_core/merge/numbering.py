@@ -101,17 +101,17 @@ class OffsetKeyNumbers:
 
     def groups(self, keys: Int64s) -> Int64s:
         """Numbers of the groups of ``keys`` (int64)."""
-        return self._fields(keys)[:, 0].astype(np.int64)
+        return self._field(keys, 0).astype(np.int64)
 
     def topics(self, keys: Int64s) -> Int64s:
         """Numbers of the topics of ``keys`` (int64)."""
-        return self._fields(keys)[:, 1].astype(np.int64)
+        return self._field(keys, 1).astype(np.int64)
 
     def partitions(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        return self._fields(keys)[:, 2].astype(np.int32)
+        return self._field(keys, 2).astype(np.int32)
 
-    def _fields(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        return self._held().view(">i4").reshape(-1, 3)[keys]
+    def _field(self, keys: Int64s, field: int) -> npt.NDArray[np.int32]:
+        return self._held().view(">i4").take(3 * keys + field)
 
     def _held(self) -> Bytes:
         return array_of(self._table.data)[: len(self) * MERGED_KEY_BYTES]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,12 @@ from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
 from coordinator_core.merge.values import ValueStore
 from coordinator_core.releases import Profile
 
+_ROWS = 1 << 17
+"""Rows that are made together where they are not asked for by number."""
+
 
 class GatheredRows:
-    """Rows (a ``merge.schema.RowBlocks``) of offset keys whose values are at ``places`` of a store."""
+    """Rows (``merge.schema.OffsetRows``) of offset keys whose values are at ``places`` of a store."""
 
     def __init__(
         self,
@@ -48,12 +52,19 @@ class GatheredRows:
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """See ``merge.schema.RowBlocks``."""
-        groups, topics = self._groups.texts(), self._topics.texts()
+        return self._blocks(block_rows, OFFSETS.names)
+
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """See ``merge.schema.OffsetRows``."""
+        return self._blocks(_ROWS, columns)
+
+    def _blocks(self, block_rows: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        make = partial(self._block, self._groups.texts(), self._topics.texts(), pa.schema(map(OFFSETS.field, columns)))
         made: deque[Future[pa.Table]] = deque()
         with ThreadPoolExecutor(2) as threads:
             for rows, size in self._cut(block_rows):
                 values = self._values.take(self._places[rows])
-                made.append(threads.submit(self._block, self.offset_keys[rows], values, groups, topics))
+                made.append(threads.submit(make, self.offset_keys[rows], values))
                 # Two side by side, unless they are large.
                 while len(made) > (size <= BLOCK_BYTES // 2):
                     yield made.popleft().result()
@@ -70,21 +81,21 @@ class GatheredRows:
             for rows in cuts(sizes):
                 yield slice(start + rows.start, start + rows.stop), int(sizes[rows].sum())
 
-    def _block(self, offset_keys: Int64s, values: pa.Table, groups: pa.Array, topics: pa.Array) -> pa.Table:
-        fields = decoded(values["value"].combine_chunks())
-        expiry = fields["expire_timestamp_ms"]
-        if not self._minus_one_expires and expiry.null_count < len(expiry):
-            expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
+    def _block(
+        self, groups: pa.Array, topics: pa.Array, schema: pa.Schema, offset_keys: Int64s, values: pa.Table
+    ) -> pa.Table:
+        fields = decoded(values["value"].combine_chunks(), schema.names)
+        expiry = fields.get("expire_timestamp_ms")
+        if expiry is not None and not self._minus_one_expires and expiry.null_count < len(expiry):
+            fields["expire_timestamp_ms"] = pc.if_else(pc.equal(expiry, -1), None, expiry)
         made = {
             "group_id": groups.take(column(self._numbers.groups(offset_keys))),
             "topic": topics.take(column(self._numbers.topics(offset_keys))),
             "partition": column(self._numbers.partitions(offset_keys)),
             **{name: values[name] for name in values.column_names if name != "value"},
             **fields,
-            "expire_timestamp_ms": expiry,
         }
-        arrays = [made[field.name].cast(field.type) for field in OFFSETS]
-        return pa.Table.from_arrays(arrays, schema=OFFSETS)
+        return pa.Table.from_arrays([made[field.name].cast(field.type) for field in schema], schema=schema)
 
     def _order(self, offset_keys: Int64s, record_offsets: Int64s) -> Int64s:
         order = np.argsort(record_offsets, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -98,6 +98,13 @@ class RowBlocks(Protocol):
         """The rows in order, ``block_rows`` in a table, or fewer: in the last one, and where they are large."""
 
 
+class OffsetRows(RowBlocks, Protocol):
+    """Rows with the columns :data:`OFFSETS`, of which some may be asked for where their order does not matter."""
+
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """All rows, with these ``columns``, some at a time."""
+
+
 @dataclass
 class MergedPartition:
     """State of one offsets partition.
@@ -108,7 +115,7 @@ class MergedPartition:
     """
 
     offsets_partition: int
-    offsets: RowBlocks
+    offsets: OffsetRows
     pending: pa.Table
     transactions: pa.Table
     group_stats: pa.Table

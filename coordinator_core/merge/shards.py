@@ -35,7 +35,7 @@ from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_replay import GroupReplay
 from coordinator_core.merge.packed import BLOCK_BYTES
 from coordinator_core.merge.plain import read_plain, write_plain
-from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
+from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, OffsetRows
 from coordinator_core.merge.transactions import transaction_order
 from coordinator_core.releases import Profile
 
@@ -50,7 +50,7 @@ class MergedShard:
     """State of a share of the offset keys of one offsets partition."""
 
     offsets_partition: int
-    offsets: RowBlocks
+    offsets: OffsetRows
     pending: pa.Table
     transactions: pa.Table
     group_stats: pa.Table
@@ -58,9 +58,13 @@ class MergedShard:
     replay: GroupReplay
     record_bytes: int = 0
 
-    def stored(self, path: str) -> StoredShard:
-        """Store the shard in two files: offsets at ``path`` (a path or URI), the rest beside it."""
-        stored = StoredShard(self.offsets_partition, store_rows(self.offsets, path))
+    def stored(self, path: str, columns: Sequence[str] | None = None) -> StoredShard:
+        """Store the shard in two files: offsets at ``path`` (a path or URI), the rest beside it.
+
+        With ``columns``, offsets have these alone, in any order: :meth:`OffsetRows.in_any_order` is all that can be
+        asked of them.
+        """
+        stored = StoredShard(self.offsets_partition, store_rows(self.offsets, path, columns))
         system, inner = storage.filesystem(stored.rest_path)
         rest = {name: getattr(self, name) for name in _REST} | {"replay": self.replay.ended_state()}
         with system.open_output_stream(inner) as sink:
@@ -94,13 +98,16 @@ class StoredShard:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows (a ``merge.schema.RowBlocks``) in a file, an Arrow stream."""
+    """Rows (``merge.schema.OffsetRows``) in a file, an Arrow stream."""
 
     path: str
     num_rows: int
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         return _blocks_of(self.pieces(), block_rows)
+
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (piece.select(columns) for piece in self.pieces())
 
     def pieces(self) -> Iterator[pa.Table]:
         """The rows in order, as they were written."""
@@ -110,20 +117,21 @@ class StoredRows:
                 yield pa.Table.from_batches([batch])
 
 
-def store_rows(rows: RowBlocks, path: str, columns: Sequence[str] = OFFSETS.names) -> StoredRows:
-    """Write these ``columns`` of ``rows`` to a file at ``path``."""
+def store_rows(rows: OffsetRows, path: str, columns: Sequence[str] | None = None) -> StoredRows:
+    """Write ``rows`` to a file at ``path``: in order, or these ``columns`` in any order."""
     system, inner = storage.filesystem(path)
-    schema = pa.schema(map(OFFSETS.field, columns))
+    schema = OFFSETS if columns is None else pa.schema(map(OFFSETS.field, columns))
+    blocks = rows.blocks(_STORED_ROWS) if columns is None else rows.in_any_order(columns)
     with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for block in rows.blocks(_STORED_ROWS):
-            writer.write_table(block.select(columns))
+        for block in blocks:
+            writer.write_table(block)
     return StoredRows(path, rows.num_rows)
 
 
 class CombinedRows:
-    """Rows (a ``merge.schema.RowBlocks``) of several shards, merged while they are read."""
+    """Rows (``merge.schema.OffsetRows``) of several shards, merged while they are read."""
 
-    def __init__(self, shards: Sequence[RowBlocks]) -> None:
+    def __init__(self, shards: Sequence[OffsetRows]) -> None:
         self._shards = shards
 
     @property
@@ -132,6 +140,9 @@ class CombinedRows:
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         return _blocks_of(self._pieces(), block_rows)
+
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return chain.from_iterable(shard.in_any_order(columns) for shard in self._shards)
 
     def _pieces(self) -> Iterator[pa.Table]:
         """Rows in order. Of a shard that has more rows, one is always held back, to compare the others with."""

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from coordinator_core.jsontext import fields_of
-from coordinator_core.lifecycle.expiring import REASONS, Tombstones
-from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, TombstoneKind
+from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
 from coordinator_core.reports.text_table import text_table
 
 Json = dict[str, Any]
@@ -82,64 +76,6 @@ def tombstone_row(tombstone: Tombstone) -> Json:
         **fields_of(tombstone, "base_timestamp_ms", "expires_at_ms", "offsets_partition", "record_offset"),
         "key_hex": tombstone.key.hex(),
     }
-
-
-def tombstone_lines(block: Tombstones) -> pa.Buffer:
-    """JSON lines of the :func:`tombstone_row` of each, as ``json.dumps`` writes it."""
-    head = '{"kind": ' + _json(str(TombstoneKind.OFFSET)) + ', "group_id": '
-    place = f', "offsets_partition": {block.offsets_partition}, "record_offset": '
-    reasons = pa.array([f', "reason": {_json(str(one))}, "base_timestamp_ms": ' for one in REASONS], pa.string())
-    group_id, topic = map(_of_each_json, block.names)
-    names = pc.binary_join_element_wise(
-        *(_bytes(head), group_id, _bytes(', "topic": '), topic, _bytes(', "partition": '), _bytes(""))
-    )
-    keys = pc.binary_join_element_wise(_bytes(', "key_hex": "'), _hex(block.key_names()), _bytes(""))
-    lines = pc.binary_join_element_wise(
-        block.of_names(names),
-        _digits(block.partition),
-        reasons.cast(pa.binary()).take(pa.array(block.reason)),
-        pc.if_else(pa.array(block.has_base), _digits(block.base_ms), _bytes("null")),
-        _bytes(', "expires_at_ms": '),
-        _digits(block.expires_at_ms),
-        _bytes(place),
-        _digits(block.record_offset),
-        block.of_names(keys),
-        _hex(block.key_partitions()),
-        _bytes('"}\n'),
-        _bytes(""),
-    )
-    found = block.in_order(lines, [(_json(tombstone_row(one)) + "\n").encode() for one in block.others])
-    _, offsets, data = found.buffers()
-    begin, end = np.frombuffer(offsets, np.int32)[[found.offset, found.offset + len(found)]].tolist()
-    return data.slice(begin, end - begin)
-
-
-_json = json.dumps
-_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2").view(np.uint16)
-
-
-def _bytes(text: str) -> pa.Scalar:
-    return pa.scalar(text.encode(), pa.binary())
-
-
-def _of_each_json(texts: pa.Array) -> pa.Array:
-    """JSON of each text (binary), of which some may come often."""
-    different = texts.dictionary_encode()
-    found = [_json(text).encode() for text in different.dictionary.to_pylist()]
-    return pa.array(found, pa.binary()).take(different.indices)
-
-
-def _digits(numbers: Any) -> pa.Array:
-    return pa.array(numbers).cast(pa.string()).cast(pa.binary())
-
-
-def _hex(values: pa.Array) -> pa.Array:
-    """Hexadecimal digits of each value (binary)."""
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    digits = _HEX[np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]] if len(values) else _HEX[:0]
-    moved = ((ends - ends[0]) * 2).astype(np.int32)
-    return pa.BinaryArray.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(moved), pa.py_buffer(digits)])
 
 
 def expiry_rows(document: Json) -> list[Json]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core import __version__, files, storage
-from coordinator_core.errors import UsageError
+from coordinator_core import __version__, storage
 from coordinator_core.history.digest import PartDigest, table_digest
 from coordinator_core.history.table import HISTORY
 from coordinator_core.reports.history_file import parquet_pieces
-from coordinator_core.runs.place import HISTORY_DIRECTORY, check_output_outside
-from coordinator_core.runs.proof import FileProof, proof_of
-from coordinator_core.runs.publish import STAGING, versions
+from coordinator_core.runs.place import HISTORY_DIRECTORY
+from coordinator_core.runs.proof import FileProof
+from coordinator_core.runs.publish import versions
+from coordinator_core.runs.table_directory import TableDirectory, publish_file, staging_path
 
 TABLE, DOCUMENT = "history", "history.json"
 HISTORY_VERSION = 1
@@ -49,15 +49,12 @@ def write_part(directory: str, offsets_partition: int, number: int, tables: Iter
         return None
     digest = PartDigest()
     name = f"part-{offsets_partition:05d}-{number}-{secrets.token_hex(8)}.parquet"
-    staged = storage.join(directory, STAGING, name)
     # No directory is made: that of staged files is gone when the table is published.
-    system, inner = storage.filesystem(staged)
+    system, inner = storage.filesystem(storage.join(staging_path(directory), name))
     with system.open_output_stream(inner) as file:
         for pieces in parquet_pieces(_digested(first, tables, digest)):
             file.writelines(pieces)
-    proof = proof_of(staged)
-    storage.make_directory(storage.join(directory, TABLE), parents=False)
-    files.move(staged, storage.join(directory, TABLE, name))
+    proof = publish_file(directory, TABLE, name)
     return PartFile(offsets_partition, number, f"{TABLE}/{name}", digest.rows, digest.hexdigest(), proof)
 
 
@@ -75,50 +72,15 @@ def place_beside(run_path: str) -> str:
     return storage.join(window, HISTORY_DIRECTORY, run_id)
 
 
-class HistoryWriter:
-    """Publishes one table. A context manager: it removes its files, directories too, unless :meth:`commit` was reached.
-
-    Raises :class:`UsageError` when the directory exists, and when it would lie inside one of ``sources``.
-    """
+class HistoryWriter(TableDirectory):
+    """Publishes one table ``history``."""
 
     def __init__(self, directory: str, *, sources: Iterable[str]) -> None:
-        check_output_outside(directory, sources)
-        self.directory = directory
-        try:
-            self._made = files.create_directory(directory)
-        except FileExistsError:
-            raise UsageError(
-                f"{directory} exists already; a history is never overwritten, choose another directory"
-            ) from None
-        self._committed = False
-
-    def __enter__(self) -> Self:
-        try:
-            storage.make_directory(self.staging_path)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._committed:
-            storage.delete_while_written(self.directory)
-            storage.remove_empty(self._made)
-
-    @property
-    def staging_path(self) -> str:
-        """Directory for messages between tasks, and for files that are not whole."""
-        return storage.join(self.directory, STAGING)
+        super().__init__(directory, TABLE, DOCUMENT, sources=sources)
 
     def commit(self, parts: Sequence[PartFile], facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the document, which makes ``parts`` count and deletes files of other attempts; returns it."""
+        """Publish the files of these ``parts``; returns the document."""
         parts = sorted(parts, key=lambda part: (part.offsets_partition, part.number)) or [self._no_rows()]
-        # The directory first: an attempt that still runs can then move nothing out of it.
-        storage.delete_while_written(self.staging_path)
-        listed = {part.name for part in parts}
-        for entry in storage.list_directory(storage.join(self.directory, TABLE)):
-            if f"{TABLE}/{entry.name}" not in listed:
-                storage.delete(entry.path)
         document = {
             "regroup_version": __version__,
             "history_version": HISTORY_VERSION,
@@ -129,8 +91,7 @@ class HistoryWriter:
             "hash": table_digest({(part.offsets_partition, part.number): part.digest for part in parts if part.rows}),
             "versions": versions(),
         }
-        files.write_json(storage.join(self.directory, DOCUMENT), document)
-        self._committed = True
+        self.publish({part.name for part in parts}, document)
         return document
 
     def _no_rows(self) -> PartFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +28,6 @@ from coordinator_core.fold.tasks import (
 from coordinator_core.log.limits import standing_allowance, too_large
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
-from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile
 from coordinator_core.runs.folding import Folding
 from coordinator_core.runs.place import RunPlace, source_directories
@@ -102,36 +100,6 @@ def merged_partitions(
             return merged, facts
 
         yield from replay.merged(merge)
-
-
-def merged_one_by_one(
-    source: Snapshot | Pin,
-    profile: Profile,
-    columns: Sequence[str],
-    *,
-    on_damage: OnDamage = OnDamage.FAIL,
-    cache: FoldCache | None = None,
-) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
-    """Like :func:`merged_partitions`, with folds of one partition in memory: no segment of the next is read before it
-    is asked for. Committed offsets have these ``columns`` only; they are read from a file, which the next replaces."""
-    from coordinator_core.merge.shards import store_rows
-
-    snapshot = snapshot_of(source)
-    with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
-        for log in snapshot.partitions:
-            of_log = replace(snapshot, partitions=(log,))
-            part = replace(source, snapshot=of_log) if isinstance(source, Pin) else of_log
-            [(merged, facts)] = merged_partitions(part, profile, on_damage=on_damage, cache=cache)
-            groups = dict(merged.groups)
-            # What the folds took to be made; then the values, which are several times as much as the columns.
-            give_back_freed_memory()
-            stored = store_rows(merged.offsets, os.path.join(directory, "offsets"), columns)
-            merged = replace(merged, offsets=stored, tell_groups=groups.copy)
-            give_back_freed_memory()
-            yield merged, facts
-            # What the caller took for it, before the next is folded.
-            del merged, stored, groups
-            give_back_freed_memory()
 
 
 def replay_to_run(

@@ -442,7 +442,6 @@ ELSEWHERE = {
     ),
     "coordinator_core/storage.py:download": TEMPORARY,
     "coordinator_core/storage.py:upload": UPLOAD,
-    "dags/common/compact.py:_forecast": OF_ATTEMPT,
     "dags/common/maintain.py:find": OF_ATTEMPT,
     "dags/common/restore.py:_read": OF_ATTEMPT,
     "expectations/data_docs.py:write_data_docs": "tests/expectations/test_data_docs.py::test_killed",

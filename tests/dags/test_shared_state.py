@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core import storage
@@ -68,14 +69,16 @@ def test_a_compaction_is_planned_carried_out_and_published_by_others(bucket: Obj
     before = content(log)
     cluster = {"source": log, "output": f"{root}/runs", "state": f"{root}/state"}
     planning, compacting, publishing = known(workers_of(tmp_path, bucket), cluster, tmp_path)
-    pinned = planning.task("load", "pin", FORM, DAG_RUN, 1)
-    forecasted = planning.task("compact", "forecast", pinned, FORM, DAG_RUN, 1)
-    # Of the plan and the records that expire another worker makes the page of the approval.
-    planned = publishing.task("compact", "plan", forecasted, DAG_RUN)
+    pinned = planning.task("compact", "pin", FORM, DAG_RUN, 1)
+    app = (sys.executable, "-m", "spark_apps.forecast", "--master", "local[2]")
+    compacting.run(*pinned["forecast_args"], "--run-id", "forecast", program=app)
+    # Of the forecast another worker makes the plan and the page of the approval.
+    planned = publishing.task("compact", "plan", pinned, {"run_id": "forecast", "seconds": 1.0}, FORM, DAG_RUN)
     assert planned["plan"].startswith(f"{root}/state/c/_compacted/_plans/")
     assert planned["expires"] > 0
-    listed = list(storage.read_lines(re.search(r"every record: `(\S+)`", planned["body"])[1]))  # type: ignore[index]
-    assert len(listed) == planned["expires"]
+    listed = re.search(r"every record, now \(`due`\) and later: `(\S+)`", planned["body"])[1]  # type: ignore[index]
+    system, inner = storage.filesystem(listed)
+    assert pq.read_table(inner, filesystem=system)["due"].to_pylist().count(True) == planned["expires"]
 
     app = (sys.executable, "-m", "spark_apps.compact", "--master", "local[2]")
     compacting.run(*planned["compact_args"], "--run-id", "one", program=app)

@@ -88,9 +88,14 @@ def test_an_error_of_a_task(error: Exception) -> None:
 
 
 def test_the_approval_of_a_compaction() -> None:
-    facts = {"bytes": 1, "bytes_left": 1, "profile": "p", "offsets_retention_ms": 1}
-    rows = [{"reason": "expired", "kind": "offset", "group_id": text} for text in (*EVIL.values(), "a`b``c")]
-    body = "\n".join(compact.approval_lines(facts, rows, "p", "d", str))
+    names = ("bytes", "records", "committed_offsets", "groups", "due", "groups_losing", "groups_expired")
+    facts = {
+        **dict.fromkeys((*names, "offsets_retention_ms"), 1),
+        "profile": "p",
+        "reasons": {"commit_age, offset": 1},
+        "most": [{"group_id": text, "tombstones": 1, "expires": False} for text in (*EVIL.values(), "a`b``c")],
+    }
+    body = "\n".join(compact.approval_lines(facts, True, "d", {"tombstones": "t", "plan.json": "p"}))
     assert obeyed(body) == []
     assert "``` a`b``c ```" in body
 

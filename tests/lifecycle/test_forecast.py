@@ -1,24 +1,24 @@
-"""The forecast of a partition in columns: all of :func:`plan_expiry` on objects, and lines of JSON."""
+"""The forecast of a partition in columns: all of :func:`plan_expiry` on objects."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.lifecycle.expiring import Tombstones
+from coordinator_core.jsontext import fields_of
+from coordinator_core.lifecycle import expiring
 from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.forecast import Forecast, forecast
-from coordinator_core.lifecycle.plan import Kept
+from coordinator_core.lifecycle.forecast import FORECAST, MOST_GROUPS, Forecast, GroupLoss, forecast
+from coordinator_core.lifecycle.plan import Kept, Tombstone
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_for_release
-from coordinator_core.reports.expiry import tombstone_lines, tombstone_row
 from coordinator_core.runs.local import merged_partitions
 from tests.cases import Case, case
 from tests.lifecycle.random_groups import Appended, RandomGroups
@@ -28,40 +28,59 @@ NOW_MS = 1_800_000_000_000
 HOUR_MS, DECADE_MS = 3_600_000, 10 * 365 * 86_400_000
 
 
-class Lines:
-    """Tombstones that are taken, as objects."""
+class Rows:
+    """Tombstones that are taken, as rows."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
 
-    def __call__(self, block: Tombstones) -> None:
-        text = tombstone_lines(block).to_pybytes()
-        self.found += map(json.loads, text.splitlines())
-        assert text == b"".join(json.dumps(row).encode() + b"\n" for row in self.found[-len(block.order) :])
+    def __call__(self, table: pa.Table) -> None:
+        assert table.schema == FORECAST
+        for name in ("group_id", "topic"):
+            [texts] = table[name].chunks
+            assert set(texts.dictionary.to_pylist()) == set(texts.to_pylist()) - {None}
+        self.found += table.to_pylist()
+
+
+def row(item: Tombstone, now_ms: int) -> dict[str, Any]:
+    names = ("offsets_partition", "group_id", "topic", "partition", "base_timestamp_ms", "expires_at_ms")
+    due, kind, reason = item.expires_at_ms <= now_ms, str(item.kind), str(item.reason)
+    return fields_of(item, *names, "record_offset", due=due, kind=kind, reason=reason)
 
 
 def check(source: Snapshot, profile: Profile, *, now_ms: int, retention_ms: int) -> list[Forecast]:
     """What is found in columns and by objects is the same; the forecasts."""
     found = []
     for merged, _ in merged_partitions(source, profile, on_damage=OnDamage.RECOVER):
-        plan = plan_expiry(merged.to_state(), profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
-        due, later = Lines(), Lines()
-        one = forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=retention_ms, due=due, later=later)
+        state = merged.to_state()
+        plan = plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
+        rows = Rows()
+        one = forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=retention_ms, take=rows)
         kept: Counter[Kept] = Counter()
         for counts in plan.kept.values():
             kept.update(counts)
+        of_groups = Counter(item.group_id for item in plan.tombstones)
+        gone = plan.deleted_groups()
         assert one == Forecast(
             offsets_partition=plan.offsets_partition,
-            offsets=len(plan.expired_offset_keys()),
-            groups=len(plan.deleted_groups()),
+            committed_offsets=len(state.offsets),
+            groups=len(state.groups),
+            expired_offsets=len(plan.expired_offset_keys()),
+            expired_groups=len(gone),
             tombstones=len(plan.tombstones),
             sha256=plan.digest(),
             later=len(plan.forecast),
             kept=kept,
             failure=plan.failure,
+            reasons=Counter((item.reason, item.kind) for item in plan.tombstones),
+            losing=len(of_groups),
+            most=[GroupLoss(name, count, name in gone) for name, count in of_groups.most_common(MOST_GROUPS)],
         )
-        assert due.found == [tombstone_row(item) for item in plan.tombstones]
-        assert sorted(later.found, key=lambda row: row["expires_at_ms"]) == [*map(tombstone_row, plan.forecast)]
+        assert [found for found in rows.found if found["due"]] == [row(item, now_ms) for item in plan.tombstones]
+        later = [found for found in rows.found if not found["due"]]
+        assert later == sorted(later, key=lambda found: found["group_id"])
+        later.sort(key=lambda found: found["expires_at_ms"])
+        assert later == [row(item, now_ms) for item in plan.forecast]
         found.append(one)
     return found
 
@@ -74,9 +93,17 @@ def test_logs_of_brokers(item: Case) -> None:
         check(source, profile, now_ms=now_ms, retention_ms=retention_ms)
 
 
+@pytest.mark.parametrize("rows, block_bytes", [(1 << 17, 1 << 24), (3, 1 << 24), (1 << 17, 1)])
 @pytest.mark.parametrize("release, loads", [("2.4.1", False), ("3.9.2", True), ("4.0.1", True), ("4.3.1", True)])
-def test_random_groups(release: str, loads: bool, tmp_path: Path) -> None:
-    """Some groups of which nothing expires, some of which something does, and partitions whose sweep fails."""
+def test_random_groups(
+    release: str, loads: bool, rows: int, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some groups of which nothing expires, some of which something does, and partitions whose sweep fails.
+
+    However many tombstones are looked at together.
+    """
+    monkeypatch.setattr(expiring, "_ROWS", rows)
+    monkeypatch.setattr(expiring, "BLOCK_BYTES", block_bytes)
     partitions = [Appended(0, 0, NOW_MS - HOUR_MS) for _ in range(8)]
     groups = RandomGroups(7, now_ms=NOW_MS, retention_ms=HOUR_MS, soon_ms=60_000)
     for number in range(120):

@@ -88,16 +88,7 @@ class Planned:
         write_pin(Pin(snapshot, fingerprints), str(self.pin))
         profile, now_ms = profile_for_release("4.3.1"), 1_795_260_000_000 + MONTH_MS
         self.rows = [
-            expiry_row(
-                forecast(
-                    merged,
-                    profile,
-                    now_ms=now_ms,
-                    offsets_retention_ms=MONTH_MS,
-                    due=lambda _: None,
-                    later=lambda _: None,
-                )
-            )
+            expiry_row(forecast(merged, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS, take=lambda _: None))
             for merged, _ in merged_partitions(snapshot, profile)
         ]
         self.document = plan_document(

@@ -21,6 +21,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import profile_for_release
 from coordinator_core.reports.history_publish import HistoryWriter
+from coordinator_core.runs.table_directory import staging_path
 from spark_apps.history import write_in_tasks
 from spark_apps.history_tasks import HistoryTask
 from tests.cases import CASES, FEW_CASES, Case, cross_section
@@ -100,7 +101,7 @@ def test_what_partitions_tell_each_other_is_read_as_it_was_written(tmp_path: Pat
     whole, read = Lessons(), Lessons()
     with HistoryWriter(str(tmp_path / "out"), sources=()) as writer:
         write_in_tasks(HERE, snapshot, task, EACH_ALONE)  # type: ignore[arg-type]
-        for path in sorted(Path(writer.staging_path).glob("lessons-*"), key=_first_group):
+        for path in sorted(Path(staging_path(writer.directory)).glob("lessons-*"), key=_first_group):
             read.take(Lessons.read(pa.BufferReader(path.read_bytes())))
     with ThreadPoolExecutor(2) as thread:
         for log in snapshot.partitions:

@@ -20,11 +20,13 @@ from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.state_hash import TableDigests, state_hash
 from spark_apps import tasks
 from spark_apps.packing import Work, share_out
-from spark_apps.tasks import FileRange, ReplayTask, WholePartition
+from spark_apps.replay_tasks import ReplayTask, Written
+from spark_apps.tasks import Answer, FileRange, WholePartition
 from tests.scale.many_segments import task_bytes, works, write_segments
 
 from ..cases import case
@@ -74,12 +76,17 @@ def test_a_task_is_as_large_however_many_segments_there_are(planned: dict[int, l
 def test_an_answer_is_as_large_however_many_segments_there_are(planned: dict[int, list[Work]], tmp_path: Path) -> None:
     """As large as sixteen segments have it, of which each has its part."""
     (tmp_path / "_staging").mkdir()
-    rules = ReplayTask(PROFILE, 0, str(tmp_path))
+    rules = ReplayTask(PROFILE, str(tmp_path), 0)
     few, many = (
         [len(pickle.dumps(tasks.fold(work, rules))) for work in planned[segments][:16]] for segments in (FEW, MANY)
     )
     assert max(many) - max(few) < DIGITS
     assert max(many) < 2_000
+
+
+def digests_in(answer: Answer[PartitionFacts, Written]) -> TableDigests:
+    assert answer.written is not None
+    return dict(answer.written[1])
 
 
 @pytest.fixture
@@ -106,7 +113,7 @@ def test_what_merges_reads_a_range_of_each_task(
     log = discover([str(tmp_path / "log")])
     place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
     Path(place.path, "_staging").mkdir(parents=True)
-    rules = ReplayTask(PROFILE, 0, place.path)
+    rules = ReplayTask(PROFILE, place.path, 0)
     planned = share_out(fold_tasks(log, OnDamage.FAIL), 10 * log.segments[0].size)
     folds = [staged for work in sorted(planned, key=lambda one: one.place) for staged in tasks.fold(work, rules).folds]
     assert len(planned) == 6
@@ -116,7 +123,7 @@ def test_what_merges_reads_a_range_of_each_task(
     merged = tasks.merge(WholePartition(folds), rules)
     assert read == ["fold"] * (60 if most_bytes == 1 else 6)
     whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
-    assert state_hash(merged.digests) == whole["state_hash"]
+    assert state_hash(digests_in(merged)) == whole["state_hash"]
 
 
 def test_what_merges_a_giant_reads_a_range_of_each_cut(
@@ -129,7 +136,7 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(
     log = replace(log, partitions=tuple(sorted(log.partitions, key=lambda one: len(one.segments))[-2:]))
     place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
     Path(place.path, "_staging").mkdir(parents=True)
-    rules = ReplayTask(PROFILE, 0, place.path)
+    rules = ReplayTask(PROFILE, place.path, 0)
     digests: TableDigests = {}
     for _, of_partition in groupby(fold_tasks(log, OnDamage.FAIL), key=lambda task: task.log.offsets_partition):
         folds = [staged for task in of_partition for staged in tasks.fold(Work((task,), whole=False), rules).folds]
@@ -143,7 +150,7 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(
         shards = [tasks.merge_one_shard((folds[0].offsets_partition, of_shard), rules) for of_shard in of_shards]
         assert read == ["shards"] * 4 * len(cuts)
         read.clear()
-        digests |= tasks.merge(WholePartition(folds, cuts, shards), rules).digests
+        digests |= digests_in(tasks.merge(WholePartition(folds, cuts, shards), rules))
         assert read == ["shards"] * len(cuts)
         read.clear()
     assert digests
@@ -160,14 +167,14 @@ def test_a_task_merges_a_partition_whose_folds_are_few(
     log = cut_into_batches(case("k431-txn"), tmp_path / "log", most_segments=4)
     place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
     Path(place.path, "_staging").mkdir(parents=True)
-    rules = ReplayTask(PROFILE, 0, place.path)
+    rules = ReplayTask(PROFILE, place.path, 0)
     answer = tasks.fold(Work(tuple(fold_tasks(log, OnDamage.FAIL)), whole=True), rules)
     numbers = {one.offsets_partition for one in log.partitions}
     assert (set(answer.facts) == numbers, not answer.folds) == (merges, merges)
-    digests = dict(answer.digests)
+    digests = digests_in(answer)
     for number, folds in groupby(answer.folds, key=lambda staged: staged.offsets_partition):
         merged = tasks.merge(WholePartition(list(folds)), rules)
         assert set(merged.facts) == {number}
-        digests |= merged.digests
+        digests |= digests_in(merged)
     whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
     assert state_hash(digests) == whole["state_hash"]
