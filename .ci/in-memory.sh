@@ -3,8 +3,8 @@
 #
 #   .ci/in-memory.sh COMMAND…
 #
-# Fast and real tests write and sync tens of thousands of small files: a millisecond or more each on a disk.
-# TMPDIR, where it is set, stays as it is.
+# Tests write and sync tens of thousands of small files: milliseconds each on a disk. TMPDIR, where it is set, stays as
+# it is. REGROUP_DISK is where large files go nevertheless.
 set -uo pipefail
 
 memory=/dev/shm
@@ -14,6 +14,7 @@ free_mib=$(df --output=avail --block-size=1M $memory 2>/dev/null | tail -n 1)
 if [ -n "${TMPDIR:-}" ] || [ ! -w $memory ] || [ "${free_mib:-0}" -lt $least_mib ]; then
     exec "$@"
 fi
+export REGROUP_DISK=/tmp
 TMPDIR=$(mktemp -d $memory/regroup.XXXXXX)
 export TMPDIR
 "$@"

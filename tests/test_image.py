@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disk import on_disk
 from tests.image import ROOT, Images, Stage
 from tests.test_installation import CASE
 from tests.test_project import EXTRAS, locked
@@ -19,10 +20,9 @@ SITE = "lib/python3.11/site-packages"
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    place = tmp_path_factory.mktemp("images")
-    yield Images(place)
-    shutil.rmtree(place)
+def images() -> Iterator[Images]:
+    with on_disk() as place:
+        yield Images(place)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 from .building import ROOT, build_wheel, copy_sources, install, shared_wheel
 from .cases import CASES
+from .disk import on_disk
 
 CASE = next(case for case in CASES if case.name == "k431-txn")
 COMPILED = f"coordinator_core/kernels/compiled{EXTENSION_SUFFIXES[0]}"
@@ -48,6 +50,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(wheel, tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """For an environment, with all that it needs."""
+    with on_disk() as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
@@ -142,20 +151,20 @@ def listed(environment: Path) -> str:
     return done.stdout
 
 
-def test_pip_installs_the_command_line_and_little_else(wheel: Path, tmp_path: Path) -> None:
+def test_pip_installs_the_command_line_and_little_else(wheel: Path, directory: Path) -> None:
     """The commands of docs/install.md."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "e"], check=True)
-    pip = [str(tmp_path / "e/bin/pip"), "--quiet", "install"]
+    subprocess.run([sys.executable, "-m", "venv", directory / "e"], check=True)
+    pip = [str(directory / "e/bin/pip"), "--quiet", "install"]
     subprocess.run([*pip, "--require-hashes", "-r", ROOT / ".ci/locks/core.txt"], check=True)
     subprocess.run([*pip, "--no-deps", wheel], check=True)
-    assert "x-committed" in listed(tmp_path / "e")
-    found = {path.name.partition("-")[0] for path in (tmp_path / "e").rglob("*.dist-info")}
+    assert "x-committed" in listed(directory / "e")
+    found = {path.name.partition("-")[0] for path in (directory / "e").rglob("*.dist-info")}
     assert {"regroup", "pyarrow", "numpy"} <= found
     assert len(found) <= 35
     assert not {"pyspark", "pandas", "apache_airflow", "great_expectations", "pytest"} & found
 
 
-def test_oldest_and_newest_versions_on_each_python_at_hand(wheel: Path, tmp_path: Path) -> None:
+def test_oldest_and_newest_versions_on_each_python_at_hand(wheel: Path, directory: Path) -> None:
     expected = subprocess.run(
         [Path(sys.executable).with_name("regroup"), "list", "--kafka-version", "4.3.1", *CASE.paths],
         capture_output=True,
@@ -163,7 +172,7 @@ def test_oldest_and_newest_versions_on_each_python_at_hand(wheel: Path, tmp_path
         check=True,
     ).stdout
     for python in at_hand():
-        place = tmp_path / Path(python).name
+        place = directory / Path(python).name
         # Of another interpreter uncompiled: what is looked at is what it needs, and compiling takes a minute.
         own = wheel if python == sys.executable else build_wheel(place, python, CC="/bin/false")
         for versions in ("newest", "oldest"):
@@ -173,14 +182,15 @@ def test_oldest_and_newest_versions_on_each_python_at_hand(wheel: Path, tmp_path
             assert (python, versions, listed(environment)) == (python, versions, expected)
 
 
-def test_the_oldest_airflow_has_every_dag(wheel: Path, tmp_path: Path) -> None:
-    environment = made(tmp_path / "e", sys.executable, wheel, "-r", ".ci/oldest.txt")
+def test_the_oldest_airflow_has_every_dag(wheel: Path, directory: Path) -> None:
+    environment = made(directory / "e", sys.executable, wheel, "-r", ".ci/oldest.txt")
     assert listed(environment)
     script = (
         "from airflow.dag_processing.dagbag import DagBag; bag = DagBag('dags');"
         "print(bag.import_errors, len(bag.dags) > 4, __import__('airflow').__version__)"
     )
-    kept = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+    kept = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(directory), "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+    kept["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "600"
     done = subprocess.run(
         [environment / "bin/python", "-W", "ignore", "-c", script],
         cwd=ROOT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.replay.histories import OffsetKey, encoded_key, offset_value
 NAME = "00000000000000000000.log"
 
 
+@cache
 def batches(first: int, count: int, committed: int, codec: Codec = Codec.NONE) -> bytes:
     return b"".join(
         build_batch(

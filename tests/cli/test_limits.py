@@ -44,9 +44,16 @@ def limited(command: str, places: dict[str, str], place: Path, which: int, limit
     return done.returncode, done.stderr.splitlines()
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("limit", [120 * MIB, 180 * MIB])
-@pytest.mark.parametrize("command", COMMANDS)
+def limits(low: int, high: int) -> pytest.MarkDecorator:
+    """The arguments ``command`` and ``limit``: each command with one in the tier *real*, with the other in *full*."""
+    tried = [((command, low), (command, high)) for command in COMMANDS]
+    turned = [pair[:: 1 if number % 2 else -1] for number, pair in enumerate(tried)]
+    tiers = pytest.mark.real, pytest.mark.full
+    values = [pytest.param(*one, marks=tier) for pair in turned for one, tier in zip(pair, tiers, strict=True)]
+    return pytest.mark.parametrize(("command", "limit"), values)
+
+
+@limits(120 * MIB, 180 * MIB)
 def test_little_memory(command: str, limit: int, places: dict[str, str], tmp_path: Path) -> None:
     """Too little for the libraries of most commands."""
     code, said = limited(command, places, tmp_path, resource.RLIMIT_AS, limit)
@@ -62,9 +69,7 @@ def test_little_memory(command: str, limit: int, places: dict[str, str], tmp_pat
         assert len(said) <= 2
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("limit", [10, 32])
-@pytest.mark.parametrize("command", COMMANDS)
+@limits(10, 32)
 def test_few_open_files(command: str, limit: int, places: dict[str, str], tmp_path: Path) -> None:
     code, said = limited(command, places, tmp_path, resource.RLIMIT_NOFILE, limit)
     if code not in DONE:

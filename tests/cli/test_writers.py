@@ -274,7 +274,7 @@ def test_killed(bench: Bench, times: int) -> None:
     "bench, times",
     [
         *(pytest.param(name, 1, marks=pytest.mark.real) for name in WRITERS if name not in FULL),
-        *(pytest.param(name, 25, marks=pytest.mark.full) for name in WRITERS),
+        *(pytest.param(name, 10, marks=pytest.mark.full) for name in WRITERS),
     ],
     indirect=["bench"],
 )

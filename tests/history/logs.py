@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +166,9 @@ class Log:
             value["leaderEpoch"] = leader_epoch
         if self.topic_id is not None:
             value["topicId"] = self.topic_id
+        values = {offset: encode_value(1, version, value | {"offset": offset}) for offset in set(offsets.values())}
         return self.records(
-            *(
-                (self._key(group, topic, partition), encode_value(1, version, value | {"offset": offset}))
-                for (topic, partition), offset in offsets.items()
-            ),
+            *((self._key(group, *key), values[offset]) for key, offset in offsets.items()),
             sequence=0,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -228,5 +227,6 @@ class Log:
         return directory
 
     @staticmethod
+    @cache
     def _key(group: str, topic: str, partition: int) -> bytes:
         return encode_key(1, {"group": group, "topic": topic, "partition": partition})

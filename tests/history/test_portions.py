@@ -101,7 +101,6 @@ def test_logs_of_brokers(case: Case) -> None:
 def test_incidents(incident: Incident, tmp_path: Path) -> None:
     snapshot = discover([str(incident.build(tmp_path / "log", True))])
     profile = profile_for_release(incident.release, "new" if "new" in incident.arguments else None)
-    check_passes(snapshot, profile)
     check_portions(snapshot, profile)
 
 

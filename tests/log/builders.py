@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import cramjam
@@ -55,6 +56,7 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=4096)
 def varint(value: int, bits: int = 64) -> bytes:
     """Zigzag LEB128, also of values that do not fit ``bits`` bits (they wrap)."""
     return uvarint(((value << 1) ^ (value >> (bits - 1))) & ((1 << bits) - 1))

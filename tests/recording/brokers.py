@@ -192,11 +192,10 @@ class RecordedBroker(Broker):
             self._zookeeper.wait_until_gone("/brokers/ids/1")
         super().start()
 
-    def format(self, cluster_id: str) -> None:
-        if self.recorded.needs_zookeeper:
-            return
-        features = [word for feature in self.recorded.features for word in ("--feature", feature)]
-        self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config), *features)
+    def format(self, cluster_id: str, *options: str) -> None:
+        if not self.recorded.needs_zookeeper:
+            features = [word for feature in self.recorded.features for word in ("--feature", feature)]
+            super().format(cluster_id, *features, *options)
 
     def _is_up(self) -> bool:
         self._check_alive()

@@ -11,10 +11,12 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import SegmentFile, Snapshot
 
-from ..cases import CASES, TORN, Case, case
+from ..cases import CASES, FAST_CASES, TORN, Case, case
 
 WHOLE = [item for item in CASES if item not in TORN]
 """Cases whose log is not damaged."""
+KINDS = [item for item in WHOLE if item.name in FAST_CASES]
+"""One of each kind, for tests of what does not look into records: caches, neighbours."""
 
 
 def name(item: Case) -> str:

@@ -25,7 +25,7 @@ from tests.log.builders import build_batch
 from tests.replay.histories import group_value
 
 from ..cases import Case, cross_section
-from .logs import WHOLE, cut_into_batches
+from .logs import KINDS, cut_into_batches
 
 
 def tasks(*partitions: list[int], root: str = "/log", log_start_offset: int | None = None) -> list[FoldTask]:
@@ -151,7 +151,7 @@ def test_a_run_is_split_by_bytes_and_a_compressed_segment_is_worth_it(
     assert 1 + len(run) + len(given) == len(sizes)
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE, ("k241/cleaned", "k431-txn")))
+@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned", "k431-txn")))
 def test_segments_folded_together_are_told_of_one_by_one(item: Case, tmp_path: Path) -> None:
     snapshot = cut_into_batches(item, tmp_path / "log")
     profile = profile_for_release(item.release, item.coordinator)

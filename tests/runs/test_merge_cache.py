@@ -22,7 +22,7 @@ from coordinator_core.runs.state_hash import all_digests, state_hash
 from tests.runs.state_tables import state_tables
 
 from ..cases import Case, case, cross_section
-from .logs import WHOLE, cut_into_batches
+from .logs import KINDS, cut_into_batches
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("files", ["known", "copied"])
-@pytest.mark.parametrize("item", cross_section(WHOLE, ("k241/cleaned", "k431-txn")))
+@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned", "k431-txn")))
 def test_a_log_that_grows(
     item: Case,
     files: str,

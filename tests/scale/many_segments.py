@@ -12,7 +12,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from coordinator_core.runs.publish import RunWriter
 from spark_apps import engine
 from spark_apps.packing import Work, share_out
 from spark_apps.session import Session
+from tests.disk import on_disk
 from tests.replay.histories import History
 from tests.scale.watching import Watch
 
@@ -211,8 +211,8 @@ def _peak_bytes(pid: int) -> int:
 
 def main(counts: list[int]) -> None:
     if len(counts) == 1:
-        with tempfile.TemporaryDirectory() as directory:
-            print(json.dumps(asdict(measure(counts[0], Path(directory)))), flush=True)
+        with on_disk() as directory:
+            print(json.dumps(asdict(measure(counts[0], directory))), flush=True)
         return
     for count in counts:
         subprocess.run([sys.executable, "-m", __spec__.name, str(count)], check=True)

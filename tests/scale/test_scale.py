@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import SegmentFile
 from tests.bench.generator import Truth, Workload, generate
 from tests.bench.truth import check_truth
+from tests.disk import on_disk
 from tests.scale.replaying import MIB, SCALE, measured, replay, replay_and_check
 from tests.scale.watching import Watch
 
@@ -30,10 +30,9 @@ BASE_OFFSET = np.dtype(">i8")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory that is gone afterwards: pytest keeps those of its last three runs."""
-    yield tmp_path
-    shutil.rmtree(tmp_path)
+def place() -> Iterator[Path]:
+    with on_disk() as directory:
+        yield directory
 
 
 def test_a_partition_larger_than_memory(place: Path) -> None:

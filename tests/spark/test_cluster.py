@@ -27,6 +27,7 @@ from tests.runs.state_tables import computed_state_hash
 
 from ..bench.generator import Workload, generate
 from ..building import ROOT, build_environment, shared_wheel
+from ..disk import on_disk
 from ..log.object_store import ObjectStore, object_store
 from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
@@ -50,8 +51,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_environment(tmp_path_factory.mktemp("environment"), shared_wheel(tmp_path_factory))
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with on_disk() as place:
+        yield build_environment(place, shared_wheel(tmp_path_factory))
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +63,8 @@ def store() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, store: ObjectStore) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), store.environment) as running:
+def running(store: ObjectStore) -> Iterator[Cluster]:
+    with on_disk() as place, cluster(place, store.environment) as running:
         yield running
 
 

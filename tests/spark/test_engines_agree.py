@@ -25,8 +25,8 @@ from spark_apps.engine import MAX_MERGE_BYTES, replay
 from spark_apps.session import Session
 from tests.runs.state_tables import computed_state_hash
 
-from ..cases import TORN, Case, case
-from ..runs.logs import WHOLE, cut_into_batches, name, snapshot
+from ..cases import FAST_CASES, TORN, Case, case, cross_section
+from ..runs.logs import WHOLE, cut_into_batches, snapshot
 
 EACH_ALONE = 1
 """Bytes per task that put every segment into a task of its own, so that folds are merged by other tasks."""
@@ -83,7 +83,7 @@ def _comparable(run: Run) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE, (*FAST_CASES, *SEVERAL_TASKS)))
 def test_spark_equals_local(session: Session, item: Case, tmp_path: Path) -> None:
     alone = EACH_ALONE if item.name in SEVERAL_TASKS else None
     run = spark_run(session, item, snapshot(item), tmp_path, bytes_per_task=alone)

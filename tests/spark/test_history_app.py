@@ -26,7 +26,8 @@ from coordinator_core.runs.place import RunPlace
 from spark_apps import history
 from spark_apps.session import Session
 
-from ..cases import CASES, Case, case, cross_section
+from ..cases import FEW_CASES, Case, case
+from ..examples import one_in
 from ..history.test_table import random_log
 from ..runs.logs import copy_log, snapshot
 from ..test_project import ROOT
@@ -35,7 +36,7 @@ from .history_kit import EACH_ALONE, MARK, asked_of, by_tasks, check, local, rea
 RULES = ["--kafka-version", "3.9.2", "--coordinator", "classic"]
 
 
-@pytest.mark.parametrize("item", cross_section(CASES, ("k431-txn",)))
+@pytest.mark.parametrize("item", one_in(len(FEW_CASES), [case(name) for name in FEW_CASES]), ids=lambda item: item.name)
 def test_spark_equals_local(session: Session, item: Case, tmp_path: Path) -> None:
     asked = asked_of(item, snapshot(item))
     check(by_tasks(session.context, snapshot(item), asked, tmp_path / "out"), local(snapshot(item), asked))
