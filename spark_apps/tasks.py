@@ -22,7 +22,8 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import FoldTask, SegmentResult, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard

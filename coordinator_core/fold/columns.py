@@ -14,7 +14,8 @@ import pyarrow as pa
 from coordinator_core.fold import schema as fold
 from coordinator_core.fold.arrow import column
 from coordinator_core.fold.gathering import SegmentBytes, binary, spread_columns, text
-from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s, array_of
 from coordinator_core.kernels.layout import (

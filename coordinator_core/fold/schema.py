@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import schema
-from coordinator_core.fold.rules import FoldRules as FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import MergeOffsetRule
 

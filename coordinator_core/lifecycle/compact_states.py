@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import Group, LoadFailure
 from coordinator_core.log.limits import standing_allowance

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.log.limits import too_large
 from coordinator_core.log.reader import OnDamage, read_segment

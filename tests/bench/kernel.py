@@ -14,7 +14,8 @@ from functools import partial
 
 import pyarrow.compute as pc
 
-from coordinator_core.fold.schema import VALUE, FoldRules
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import VALUE
 from coordinator_core.fold.segments import Piece, fold_run
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs, most_run_bytes
 from coordinator_core.log.discovery import discover

@@ -434,6 +434,7 @@ ELSEWHERE = {
     "coordinator_core/drill/journal.py:Journal._append": JOURNAL,
     "coordinator_core/drill/shared_journal.py:SharedJournal._put": SHARED_JOURNAL,
     "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
+    "coordinator_core/lifecycle/forecast_publish.py:ForecastPart.write": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.segments import Folder, Piece, fold_run, fold_segment
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.limits import Limits

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_partition

@@ -9,7 +9,7 @@ import crc32c
 import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage

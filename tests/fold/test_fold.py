@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.fold import arena
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from tests.fold.parity import PROFILES, assert_merges, merge_folds, partition_log, whole_fold

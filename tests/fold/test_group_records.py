@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, PartitionState
 from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.kernels import gather_headers
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.layout import HEADER_BYTES

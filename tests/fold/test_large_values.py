@@ -22,7 +22,7 @@ from coordinator_core.cli.app import run as regroup
 from coordinator_core.drill.copies import copies_of_run, copies_of_snapshot
 from coordinator_core.errors import DamagedInputError, ExitCode, UsageError
 from coordinator_core.fold import unpacking
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.history.read import read_history

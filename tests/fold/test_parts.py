@@ -17,7 +17,7 @@ from coordinator_core.fold import unpacking
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import segment_fingerprint
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import Piece, fold_partition, fold_run
 from coordinator_core.fold.tasks import CacheUse, fold_tasks, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import Damage
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.batch import parse_batch

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import unpacking
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.kernels.arrays import dtype
 from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.compression.libraries import function_address

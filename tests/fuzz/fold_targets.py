@@ -16,7 +16,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.arena import Arena
 from coordinator_core.fold.fingerprint import RunningFingerprint, fingerprint
 from coordinator_core.fold.inference import infer_profile, take_from
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import Piece, fold_partition, fold_run, fold_segment
 from coordinator_core.fold.unpacking import chunks, codec_functions
 from coordinator_core.groups.model import PartitionState

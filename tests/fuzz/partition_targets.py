@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage

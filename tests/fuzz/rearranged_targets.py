@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.batch import iter_batch_records

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.rules import FoldRules
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import OffsetKey, PartitionState, TransactionOutcome
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType

@@ -21,7 +21,7 @@ from coordinator_core.fold import cache as fold_cache
 from coordinator_core.fold import tasks as folding
 from coordinator_core.fold.cache import Digests, FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.fold.pin import Pin
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.fold.cache import FoldCache
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs, most_run_bytes
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, PartitionLog, SegmentFile, Snapshot

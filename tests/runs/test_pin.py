@@ -12,7 +12,7 @@ from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.pin import Pin, read_pin, segment_fingerprint, write_pin
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_core.fold.pin import read_pin, segment_fingerprint, write_pin
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
