@@ -7,10 +7,10 @@ offset. Here groups are objects, and so are tombstones of groups; all else is co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import OffsetKey, PartitionState
-from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.lifecycle.due import Expiry, expiry_of
 from coordinator_core.lifecycle.expiry import GroupSweep
 from coordinator_core.lifecycle.plan import Kept, Reason, Tombstone, TombstoneKind
+from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile
 
@@ -33,12 +34,17 @@ BLOCK_BYTES = 1 << 24
 
 _KEPT = tuple(Kept)
 _EXPIRES, _LEFT = -1, -2
+_EXPLICIT = np.int8(REASONS.index(Reason.EXPIRE_TIMESTAMP))
 _ROW_BYTES = 64
 """Bytes of a tombstone besides its names, about."""
 _ROWS = 1 << 17
 """Tombstones of offsets that are looked at together, and those of the last group among them."""
+_ROWS_AT_ONCE = 1 << 20
+"""Committed offsets whose expiry is computed together."""
 
 Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Int8s = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -56,10 +62,10 @@ class Tombstones:
     key_type: int
     group_ids: pa.Array
     topics: pa.Array
-    group: Int64s
-    topic: Int64s
-    partition: Int64s
-    reason: Int64s
+    group: Int32s
+    topic: Int32s
+    partition: Int32s
+    reason: Int8s
     base_ms: Int64s
     has_base: Bools
     expires_at_ms: Int64s
@@ -110,7 +116,8 @@ def _big_endian(numbers: Any, kind: str) -> pa.Array:
 @dataclass(frozen=True)
 class Swept:
     """Result of the sweep: of committed offsets that expire their ``rows`` in ``offsets``, by group, topic and
-    partition, and columns parallel to ``rows``; ``others`` are tombstones of groups; ``kept`` counts what has none.
+    partition, and columns parallel to ``rows``: when they do, and whether by their own expire timestamp, else by the
+    ``conditions`` of their group. ``others`` are tombstones of groups; ``kept`` counts what has none.
 
     ``failure`` says why such a sweep fails, and then there are no tombstones.
     """
@@ -121,9 +128,8 @@ class Swept:
     offsets: OffsetColumns
     rows: Int64s
     expires_at_ms: Int64s
-    reason: Int64s
-    base_ms: Int64s
-    has_base: Bools
+    is_explicit: Bools
+    conditions: _Conditions
     others: Sequence[Tombstone]
     kept: Mapping[Kept, int]
     failure: str | None
@@ -167,7 +173,7 @@ class Swept:
         """The tombstones at ``places``."""
         is_other = places >= len(self.rows)
         found, others = places[~is_other], places[is_other] - len(self.rows)
-        rows = self.rows[found]
+        rows, group, is_explicit = self.rows[found], self._group[found], self.is_explicit[found]
         order = np.empty(len(places), np.int64)
         order[~is_other] = np.arange(len(found))
         order[is_other] = len(found) + np.arange(len(others))
@@ -176,12 +182,12 @@ class Swept:
             key_type=self.key_type,
             group_ids=self.offsets.texts[0],
             topics=self.offsets.texts[1],
-            group=self._group[found],
+            group=group,
             topic=self.offsets.topic[rows],
             partition=self.offsets.partition[rows],
-            reason=self.reason[found],
-            base_ms=self.base_ms[found],
-            has_base=self.has_base[found],
+            reason=np.where(is_explicit, _EXPLICIT, self.conditions.reason[group]),
+            base_ms=self.conditions.base_of(rows, group),
+            has_base=~is_explicit,
             expires_at_ms=self.expires_at_ms[found],
             record_offset=self.offsets.record_offset[rows],
             others=[self.others[one] for one in others.tolist()],
@@ -190,8 +196,8 @@ class Swept:
         )
 
     @cached_property
-    def _group(self) -> Int64s:
-        found: Int64s = self.offsets.group[self.rows]
+    def _group(self) -> Int32s:
+        found: Int32s = self.offsets.group[self.rows]
         return found
 
     @cached_property
@@ -206,42 +212,44 @@ class OffsetColumns:
     Arrays of one length; ``group`` and ``topic`` are places in ``group_ids`` and ``topics``, which are sorted.
     """
 
-    def __init__(self, blocks: Iterable[pa.Table], group_ids: Collection[str] = ()) -> None:
-        """``blocks`` come from ``OffsetRows.in_any_order`` with :data:`OFFSET_COLUMNS`; ``group_ids`` need not have
-        offsets."""
-        names = {"group_id": _Names(group_ids), "topic": _Names()}
-        numbers = ("partition", "commit_timestamp_ms", "record_offset")
-        parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*OFFSET_COLUMNS, "has_own")}
-        for block in blocks:
-            for name, known in names.items():
-                parts[name].append(known.numbers(block[name].combine_chunks()))
-            for name in numbers:
-                parts[name].append(block[name].to_numpy())
-            own = block["expire_timestamp_ms"]
-            parts["has_own"].append(pc.is_valid(own).to_numpy())
-            parts["expire_timestamp_ms"].append(pc.fill_null(own, 0).to_numpy())
-        found = {
-            name: np.concatenate(parts.pop(name) or [np.zeros(0, np.int32)]) for name in (*OFFSET_COLUMNS, "has_own")
-        }
-        self.group_ids, place = names["group_id"].in_order()
-        found["group_id"] = place[found["group_id"]]
-        self.topics, place = names["topic"].in_order()
-        found["topic"] = place[found["topic"]]
-        order = self._order(found["group_id"], found["topic"], found["partition"])
-        self.group: Int64s = found.pop("group_id")[order]
-        self.topic: Int64s = found.pop("topic")[order]
-        self.partition: Int64s = found.pop("partition")[order]
-        self.commit_ms: Int64s = found.pop("commit_timestamp_ms")[order]
-        self.is_explicit: Bools = found.pop("has_own")[order].astype(np.bool_)
-        explicit = found.pop("expire_timestamp_ms")
-        # Releases since 2.1 write none.
-        self.explicit_ms: Int64s = (
-            explicit[order] if self.is_explicit.any() else np.broadcast_to(np.int64(0), explicit.shape)
-        )
-        del explicit
-        self.record_offset: Int64s = found.pop("record_offset")[order]
+    def __init__(self, blocks: Iterable[pa.Table], rows: int, group_ids: Collection[str] = ()) -> None:
+        """``blocks`` come from ``OffsetRows.in_any_order`` with :data:`OFFSET_COLUMNS`, and have so many ``rows``.
 
-    def _order(self, group: Int64s, topic: Int64s, partition: Int64s) -> Int64s:
+        ``group_ids`` need not have offsets.
+        """
+        names = {"group_id": _Names(group_ids), "topic": _Names()}
+        group, topic, partition = (np.empty(rows, np.int32) for _ in range(3))
+        commit_ms, record_offset = (np.empty(rows, np.int64) for _ in range(2))
+        # Releases since 2.1 write none: memory that is not written to is not taken.
+        explicit_ms, is_explicit = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+        begin = 0
+        for block in blocks:
+            here = slice(begin, begin := begin + block.num_rows)
+            group[here] = names["group_id"].numbers(block["group_id"].combine_chunks())
+            topic[here] = names["topic"].numbers(block["topic"].combine_chunks())
+            partition[here] = block["partition"].to_numpy()
+            commit_ms[here] = block["commit_timestamp_ms"].to_numpy()
+            record_offset[here] = block["record_offset"].to_numpy()
+            own = block["expire_timestamp_ms"]
+            if own.null_count < len(own):
+                is_explicit[here] = pc.is_valid(own).to_numpy()
+                explicit_ms[here] = pc.fill_null(own, 0).to_numpy()
+        self.group_ids, place = names["group_id"].in_order()
+        group[:] = place[group]
+        self.topics, place = names["topic"].in_order()
+        topic[:] = place[topic]
+        order = self._order(group, topic, partition)
+        columns: list[npt.NDArray[Any]] = [group, topic, partition, commit_ms, record_offset]
+        if is_explicit.any():
+            columns += [is_explicit, explicit_ms]
+        for column in columns:
+            # In place: another copy of all columns would be most of what a sweep takes.
+            column[:] = column[order]
+        self.group, self.topic, self.partition = group, topic, partition
+        self.commit_ms, self.record_offset = commit_ms, record_offset
+        self.is_explicit, self.explicit_ms = is_explicit, explicit_ms
+
+    def _order(self, group: Int32s, topic: Int32s, partition: Int32s) -> Int64s:
         groups_topics, partitions = len(self.group_ids) * len(self.topics), int(partition.max(initial=0)) + 1
         if groups_topics * partitions < 1 << 62 and partition.min(initial=0) >= 0:
             key = group.astype(np.int64)
@@ -297,17 +305,17 @@ class _Names:
         self._dictionary = pa.array([], pa.string())
         self._of_dictionary = np.empty(0, np.int32)
 
-    def numbers(self, column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
+    def numbers(self, column: pa.DictionaryArray) -> Int32s:
         """Numbers of the texts of a column; most columns have the dictionary of the one before."""
         if not column.dictionary.equals(self._dictionary):
             self._dictionary = column.dictionary
             known = self._numbers
             found = [known.setdefault(text, len(known)) for text in self._dictionary.to_pylist()]
             self._of_dictionary = np.array(found, np.int32)
-        numbers: npt.NDArray[np.int32] = self._of_dictionary[column.indices.to_numpy()]
+        numbers: Int32s = self._of_dictionary[column.indices.to_numpy()]
         return numbers
 
-    def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+    def in_order(self) -> tuple[list[str], Int32s]:
         """All texts, sorted; by number the place of each."""
         texts = sorted(self._numbers)
         place = np.empty(len(texts), np.int32)
@@ -316,71 +324,83 @@ class _Names:
 
 
 def sweep_columns(
-    state: PartitionState, blocks: Iterable[pa.Table], profile: Profile, *, now_ms: int, offsets_retention_ms: int
+    merged: MergedPartition, state: PartitionState, profile: Profile, *, now_ms: int, offsets_retention_ms: int
 ) -> Swept:
-    """The sweep of ``profile``'s coordinator at ``now_ms`` over ``state``; ``blocks`` have its committed offsets."""
+    """The sweep of ``profile``'s coordinator at ``now_ms`` over ``merged``; ``state`` is all of it but its offsets."""
     rules = profile.expiry
     sweep = GroupSweep(state, rules, now_ms, offsets_retention_ms)
-    offsets = OffsetColumns(blocks, state.groups)
+    offsets = OffsetColumns(merged.offsets.in_any_order(OFFSET_COLUMNS), merged.offsets.num_rows, state.groups)
     counts = np.bincount(offsets.group, minlength=len(offsets.group_ids))
     conditions = _Conditions(sweep, offsets, counts)
-    kept = conditions.kept[offsets.group]
-    rows = np.flatnonzero(kept == _EXPIRES)
-    is_subscribed = conditions.is_subscribed(rows)
-    kept[rows[is_subscribed]] = _KEPT.index(Kept.SUBSCRIBED_TOPIC)
-    rows = rows[~is_subscribed]
-    is_pending = offsets.rows_of(sweep.pending())[rows]
-    kept[rows[is_pending]] = _KEPT.index(Kept.PENDING_COMMIT)
-    rows = rows[~is_pending]
-    group = offsets.group[rows]
-    base = np.where(conditions.has_base[group], conditions.base_ms[group], offsets.commit_ms[rows])
-    expiry = expiry_of(
-        rules.clock,
-        now_ms=now_ms,
-        retention_ms=offsets_retention_ms,
-        base_ms=base,
-        explicit_ms=offsets.explicit_ms[rows],
-        is_explicit=offsets.is_explicit[rows],
+    is_pending = offsets.rows_of(sweep.pending())
+
+    def expiry_at(rows: Int64s, base_ms: Int64s) -> Expiry[Int64s, Bools]:
+        return expiry_of(
+            rules.clock,
+            now_ms=now_ms,
+            retention_ms=offsets_retention_ms,
+            base_ms=base_ms,
+            explicit_ms=offsets.explicit_ms[rows],
+            is_explicit=offsets.is_explicit[rows],
+        )
+
+    expiring = _Expiring.joined(
+        conditions.expiring(slice(begin, begin + _ROWS_AT_ONCE), is_pending, expiry_at)
+        for begin in range(0, len(offsets), _ROWS_AT_ONCE)
     )
-    ever = np.broadcast_to(expiry.ever, rows.shape)
-    kept[rows[~ever]] = _KEPT.index(Kept.NEVER)
-    is_explicit = np.broadcast_to(expiry.is_explicit, rows.shape)[ever]
-    rows, group, base, times = rows[ever], group[ever], base[ever], expiry.due_ms[ever]
-    reasons = np.where(is_explicit, np.int8(REASONS.index(Reason.EXPIRE_TIMESTAMP)), conditions.reason[group])
-    failed = _end_groups(sweep, offsets, counts, group, times, now_ms)
+    failed = _end_groups(sweep, offsets, counts, expiring, now_ms)
     failure = sweep.load_failure() or failed
-    counted = Counter({_KEPT[n]: count for n, count in enumerate(np.bincount(kept[kept >= 0]).tolist()) if count})
+    counted = Counter(conditions.counted)
     for of_group in sweep.kept.values():
         counted.update(of_group)
     others = [*sweep.due, *sweep.forecast]
     if failure is not None:
-        counted[Kept.SWEEP_FAILS] += len(rows) + len(others)
-        nothing = slice(0, 0)
-        others, rows, times, reasons, base = [], rows[nothing], times[nothing], reasons[nothing], base[nothing]
-        is_explicit = is_explicit[nothing]
+        counted[Kept.SWEEP_FAILS] += len(expiring.rows) + len(others)
+        others, expiring = [], _Expiring.joined([])
     return Swept(
         offsets_partition=state.offsets_partition,
         now_ms=now_ms,
         key_type=rules.offset_key_type,
         offsets=offsets,
-        rows=rows,
-        expires_at_ms=times,
-        reason=reasons,
-        base_ms=base,
-        has_base=~is_explicit,
+        rows=expiring.rows,
+        expires_at_ms=expiring.expires_at_ms,
+        is_explicit=expiring.is_explicit,
+        conditions=conditions,
         others=others,
         kept={reason: count for reason, count in counted.items() if count},
         failure=failure,
     )
 
 
+class _Expiring(NamedTuple):
+    """Of offsets that expire: columns of :class:`Swept`."""
+
+    rows: Int64s
+    expires_at_ms: Int64s
+    is_explicit: Bools
+
+    @classmethod
+    def joined(cls, parts: Iterable[_Expiring]) -> _Expiring:
+        """All ``parts``, whose rows go on."""
+        columns: list[list[npt.NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int64, np.int64, np.bool_)]
+        for part in parts:
+            for column, values in zip(columns, part, strict=True):
+                column.append(values)
+        # Parts of one column at a time are there twice.
+        return cls(*(np.concatenate(columns.pop(0)) for _ in cls._fields))
+
+
 class _Conditions:
-    """Conditions of groups for their offsets, by place in ``group_ids``; ``kept`` is one of ``_KEPT``, or below 0."""
+    """Conditions of groups for their offsets, by place in ``group_ids``; ``kept`` is one of ``_KEPT``, or below 0.
+
+    ``counted`` are the offsets that are kept, of those that were looked at.
+    """
 
     def __init__(self, sweep: GroupSweep, offsets: OffsetColumns, counts: Int64s) -> None:
         size = len(offsets.group_ids)
         self.kept, self.reason = np.full(size, _EXPIRES, np.int8), np.zeros(size, np.int8)
         self.has_base, self.base_ms = np.zeros(size, np.bool_), np.zeros(size, np.int64)
+        self.counted: Counter[Kept] = Counter()
         self._offsets = offsets
         topics = {topic: number for number, topic in enumerate(offsets.topics)}
         pairs: list[int] = []
@@ -398,22 +418,41 @@ class _Conditions:
             pairs += [number * len(topics) + topics[topic] for topic in condition.subscribed if topic in topics]
         self._subscribed = np.array(pairs, np.int64)
 
-    def is_subscribed(self, rows: Int64s) -> Bools:
-        """Mask of the offsets in ``rows`` whose topic a member of the group subscribes to."""
-        found: Bools = np.isin(self._offsets.group_topic(rows), self._subscribed)
-        return found
+    def expiring(
+        self, part: slice, is_pending: Bools, expiry_at: Callable[[Int64s, Int64s], Expiry[Int64s, Bools]]
+    ) -> _Expiring:
+        """Offsets that expire, of a ``part`` of all; ``expiry_at`` is their expiry, from the time since which they
+        age."""
+        offsets = self._offsets
+        kept = self.kept[offsets.group[part]]
+        places = np.flatnonzero(kept == _EXPIRES)
+        rows = places + part.start
+        is_subscribed = np.isin(offsets.group_topic(rows), self._subscribed)
+        kept[places[is_subscribed]] = _KEPT.index(Kept.SUBSCRIBED_TOPIC)
+        kept[places[~is_subscribed & is_pending[rows]]] = _KEPT.index(Kept.PENDING_COMMIT)
+        rows = rows[kept[places] == _EXPIRES]
+        group = offsets.group[rows]
+        expiry = expiry_at(rows, self.base_of(rows, group))
+        ever = np.broadcast_to(expiry.ever, rows.shape)
+        kept[rows[~ever] - part.start] = _KEPT.index(Kept.NEVER)
+        is_explicit = np.broadcast_to(expiry.is_explicit, rows.shape)
+        for number, count in enumerate(np.bincount(kept[kept >= 0]).tolist()):
+            self.counted[_KEPT[number]] += count
+        return _Expiring(rows[ever], expiry.due_ms[ever], is_explicit[ever])
+
+    def base_of(self, rows: Int64s, group: Int32s) -> Int64s:
+        """Times from which the offsets in ``rows``, of these groups, age."""
+        return np.where(self.has_base[group], self.base_ms[group], self._offsets.commit_ms[rows])
 
 
-def _end_groups(
-    sweep: GroupSweep, offsets: OffsetColumns, counts: Int64s, group: Int64s, times: Int64s, now_ms: int
-) -> str | None:
-    """Take in the groups themselves; ``group`` and ``times`` are of the offsets that expire."""
-    expiring = np.bincount(group, minlength=len(counts))
+def _end_groups(sweep: GroupSweep, offsets: OffsetColumns, counts: Int64s, found: _Expiring, now_ms: int) -> str | None:
+    """Take in the groups themselves; ``found`` are the offsets that expire."""
+    expiring = np.bincount(offsets.group[found.rows], minlength=len(counts))
     last = np.full(len(counts), now_ms, np.int64)
     of_groups = np.flatnonzero(expiring)
     if len(of_groups):
         starts = np.cumsum(expiring) - expiring
-        last[of_groups] = np.maximum.reduceat(times, starts[of_groups])
+        last[of_groups] = np.maximum.reduceat(found.expires_at_ms, starts[of_groups])
     failure = None
     for group_id, *numbers in zip(offsets.group_ids, counts.tolist(), expiring.tolist(), last.tolist(), strict=True):
         if sweep.is_left(group_id, numbers[0]):

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from coordinator_core.fold.arrow import column
 from coordinator_core.lifecycle.expiring import (
     KINDS,
-    OFFSET_COLUMNS,
     REASONS,
     Bools,
     Int64s,
@@ -91,8 +90,7 @@ def forecast(
     Where the sweep fails, there are none.
     """
     state = replace(merged, offsets=_NoRows()).to_state(whole_metadata=False)
-    blocks = merged.offsets.in_any_order(OFFSET_COLUMNS)
-    swept = sweep_columns(state, blocks, profile, now_ms=now_ms, offsets_retention_ms=offsets_retention_ms)
+    swept = sweep_columns(merged, state, profile, now_ms=now_ms, offsets_retention_ms=offsets_retention_ms)
     digest = hashlib.sha256()
     tombstones = later = 0
     reasons: Counter[tuple[Reason, TombstoneKind]] = Counter()
