@@ -140,9 +140,9 @@ class Swept:
         A place is one in ``rows``, or behind them in ``others``.
         """
         size = len(self.rows)
-        group_of_other = self._group_of_other
         # By group; of one group they are in order.
-        of_others = np.argsort(group_of_other, kind="stable")
+        of_others = np.argsort(self._group_of_other, kind="stable")
+        group_of_other = self._group_of_other[of_others]
         begin = first_other = 0
         while begin < size or first_other < len(of_others):
             end = min(begin + _ROWS, size)
@@ -150,22 +150,20 @@ class Swept:
             if end < size:
                 last_group = self._group[end - 1]
                 end += int(np.searchsorted(self._group[end:], last_group, side="right"))
-            groups = group_of_other[of_others[first_other:]]
-            last_other = first_other + int(np.searchsorted(groups, last_group, side="right"))
-            others = of_others[first_other:last_other]
+            last_other = int(np.searchsorted(group_of_other, last_group, side="right"))
+            others = slice(first_other, last_other)
             at = np.searchsorted(self._group[begin:end], group_of_other[others], side="right")
-            order = np.insert(np.arange(begin, end), at, others + size)
+            order = np.insert(np.arange(begin, end), at, of_others[others] + size)
             text = np.insert(self.offsets.name_bytes(self.rows[begin:end]), at, 0) + _ROW_BYTES
             yield from np.split(order, np.flatnonzero(np.diff(np.cumsum(text) // BLOCK_BYTES)) + 1)
             begin, first_other = end, last_other
 
     def is_due(self, places: Int64s) -> Bools:
         """Whether a sweep writes the tombstones now, or later."""
-        others = np.array([one.expires_at_ms for one in self.others], np.int64)
         is_other = places >= len(self.rows)
         times = np.empty(len(places), np.int64)
         times[~is_other] = self.expires_at_ms[places[~is_other]]
-        times[is_other] = others[places[is_other] - len(self.rows)]
+        times[is_other] = self._times_of_others[places[is_other] - len(self.rows)]
         found: Bools = times <= self.now_ms
         return found
 
@@ -199,6 +197,10 @@ class Swept:
     def _group(self) -> Int32s:
         found: Int32s = self.offsets.group[self.rows]
         return found
+
+    @cached_property
+    def _times_of_others(self) -> Int64s:
+        return np.array([one.expires_at_ms for one in self.others], np.int64)
 
     @cached_property
     def _group_of_other(self) -> Int64s:
