@@ -16,8 +16,6 @@ if not cython.compiled:
     from coordinator_core.kernels.primitives import *
 
 _FIRST_NEWEST = 256
-_BYTES_OF_A_NEWEST = 512
-"""For so many bytes of a log there is a row from the start. Rows that are not used take no memory."""
 
 
 @cython.final
@@ -36,10 +34,13 @@ class NewestTable:
     scratch = cython.declare(SplitKeyRows)
     aborted_at = cython.declare(Int)  # First of the aborted batches not yet passed.
 
-    def __init__(self, max_records: Int, size: Int = 0) -> None:
-        """An empty table for ``size`` bytes of log, whose batches have at most ``max_records`` records."""
-        rows: Int = max(_FIRST_NEWEST, size // _BYTES_OF_A_NEWEST)
-        self.keys = KeyTable(rows, size // 8)
+    def __init__(self, max_records: Int, records: Int = 0, size: Int = 0) -> None:
+        """An empty table for a log of ``records`` records, in batches of at most ``max_records``, and ``size`` bytes.
+
+        Room that is not used takes no memory; to grow takes as much as there is once more.
+        """
+        rows: Int = max(_FIRST_NEWEST, records)
+        self.keys = KeyTable(rows, size // 2)
         self.rows = new_rows("Newest", rows)
         self.unkeyed = zeros(_FIRST_NEWEST)
         self.unkeyed_used = 0

@@ -8,7 +8,9 @@ partition is written again. Any difference that is left is a failed proof.
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from coordinator_core import storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
+from coordinator_core.fold.segments import forget_spare_tables
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
@@ -59,8 +62,12 @@ from coordinator_core.log.segments import (
     partition_directory_name,
 )
 from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.merge.shards import store_rows
+from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile
 
+_LARGE_ROWS = 1 << 18
+"""Of a partition with more committed offsets or records memory is given back between steps."""
 _ATTEMPTS = 3
 _TOLD = 5
 """Most differences that the message of a failed proof lists."""
@@ -219,28 +226,39 @@ class _Compaction:
         self.workers = workers
 
     def run(self) -> CompactionReport:
+        with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
+            return self._run(os.path.join(directory, "offsets"))
+
+    def _run(self, stored: str) -> CompactionReport:
         scan = scan_log(self.log, workers=self.workers)
         cleaners = plan = CompactionPlan.of(scan, self.rules, workers=self.workers)
-        newest, end_offset = plan.newest, plan.end_offset
+        end_offset = plan.end_offset
         with_producers = bool((scan.index["producer_id"] != -1).any())
-        key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
+        key_types = plan.key_types if end_offset == scan.log_end_offset else None
         profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
+        if scan.records > _LARGE_ROWS:
+            give_back_freed_memory()
         # Every CRC was checked by the scan.
-        before = states_of(self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers)
+        states = states_of(self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers)
+        before = _in_files(states, stored)
         extra, told = Extra(), []
         for attempt in range(_ATTEMPTS):
             written, result = self._write(plan)
             found = self._differences(before, written, result, profiles, with_producers)
             if not found:
                 break
+            newest = cleaners.newest(workers=self.workers)
             if attempt == 0:
                 protected = records_behind(found, newest, before, end_offset)
             else:
                 protected = extra | _whole_groups(self.log, groups_behind(found, newest), end_offset)
             if protected == extra or attempt + 1 == _ATTEMPTS:
                 raise ProofFailedError(_failure(self.log.offsets_partition, found))
-            extra, plan = protected, cleaners.keeping(protected)
+            extra, plan = protected, cleaners.keeping(protected, newest)
+            del newest
             told += [str(difference) for difference in found]
+        if scan.records > _LARGE_ROWS:
+            _forget_folds()
         self._prove_stable(result, _moved(extra, written, self.output))
         return CompactionReport(
             offsets_partition=self.log.offsets_partition,
@@ -338,11 +356,38 @@ class _Compaction:
         scan = scan_log(result, workers=self.workers)
         same = SameBytes(scan)
         plan = CompactionPlan.of(scan, self.rules, workers=self.workers).keeping(extra)
+        if scan.records > _LARGE_ROWS:
+            give_back_freed_memory()
         write_survivors(plan, same, self.output, self._base_offset(scan))
         if not same.same:
             raise ProofFailedError(
                 f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"
             )
+
+
+def _in_files(states: list[CommitClass], path: str) -> list[CommitClass]:
+    """The same, with many committed offsets in files, so that those of the output are in memory alone.
+
+    ``states`` is empty afterwards: nothing else holds what is in files now.
+    """
+    found: list[CommitClass] = []
+    while states:
+        commits = states.pop(0)
+        merged = commits.merged
+        if merged.offsets.num_rows > _LARGE_ROWS:
+            offsets, groups = store_rows(merged.offsets, f"{path}-{len(found)}"), merged.groups
+            commits = replace(commits, merged=replace(merged, offsets=offsets, tell_groups=groups.copy))
+        found.append(commits)
+        del commits, merged
+    if any(commits.merged.offsets.num_rows > _LARGE_ROWS for commits in found):
+        _forget_folds()
+    return found
+
+
+def _forget_folds() -> None:
+    """Give back what folding has left in this process."""
+    forget_spare_tables()
+    give_back_freed_memory()
 
 
 def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:

@@ -223,14 +223,15 @@ def batch_actions(
 class CompactionPlan:
     """Records that compaction leaves of a scanned log before ``end_offset``; everything behind it stays as it is.
 
-    ``stays`` are the records, ``actions`` rows of :class:`~coordinator_core.kernels.layout.BatchAction`.
+    ``stays`` are the records, ``actions`` rows of :class:`~coordinator_core.kernels.layout.BatchAction`; ``key_types``
+    the record types of all keys, as :meth:`NewestRecords.key_types` has them.
     """
 
     scan: LogScan
     rules: CompactionRules
     facts: TransactionFacts
     end_offset: int
-    newest: NewestRecords
+    key_types: frozenset[int]
     stays: Survivors
     actions: Array
 
@@ -248,11 +249,17 @@ class CompactionPlan:
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
         stays = survivors(newest, rules, Extra())
         actions = batch_actions(scan, facts, stays, rules, end_offset)
-        return cls(scan, rules, facts, end_offset, newest, stays, actions)
+        return cls(scan, rules, facts, end_offset, frozenset(newest.key_types().tolist()), stays, actions)
 
-    def keeping(self, extra: Extra) -> CompactionPlan:
-        """The same with these records besides."""
-        stays = survivors(self.newest, self.rules, extra)
+    def newest(self, *, workers: int = 1) -> NewestRecords:
+        """The newest records: the log is read for them again, since they are most of what a large partition takes."""
+        return newest_records(self.scan, aborted=self.facts.aborted, end_offset=self.end_offset, workers=workers)
+
+    def keeping(self, extra: Extra, newest: NewestRecords | None = None) -> CompactionPlan:
+        """The same with these records besides. ``newest``: those of :meth:`newest`, where they are at hand."""
+        if not extra.offsets:
+            return self
+        stays = survivors(newest or self.newest(), self.rules, extra)
         actions = batch_actions(self.scan, self.facts, stays, self.rules, self.end_offset)
         return replace(self, stays=stays, actions=actions)
 

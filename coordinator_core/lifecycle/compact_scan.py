@@ -323,7 +323,10 @@ def newest_records(scan: LogScan, *, aborted: Int64s, end_offset: int, workers: 
     :class:`DamagedInputError` for records that cannot be read.
     """
     chunks = _chunks(scan.segments, workers)
-    tables = _side_by_side(lambda chunk: _newest_of(chunk, scan.start_offset, end_offset, aborted), chunks, workers)
+    records = -(-scan.records // max(1, len(chunks)))
+    tables = _side_by_side(
+        lambda chunk: _newest_of(chunk, records, scan.start_offset, end_offset, aborted), chunks, workers
+    )
     for later in tables[1:]:
         merge_newest(later, tables[0])
     return NewestRecords(tables[0] if tables else NewestTable(_LIMITS.max_records))
@@ -349,8 +352,11 @@ def _chunks(segments: Sequence[ScannedSegment], workers: int) -> list[list[Scann
     return chunks
 
 
-def _newest_of(chunk: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s) -> NewestTable:
-    table = NewestTable(_LIMITS.max_records, sum(scanned.size for scanned in chunk))
+def _newest_of(
+    chunk: Sequence[ScannedSegment], records: int, start_offset: int, end_offset: int, aborted: Int64s
+) -> NewestTable:
+    """The newest records of some segments, which have about so many records."""
+    table = NewestTable(_LIMITS.max_records, records, sum(scanned.size for scanned in chunk))
 
     def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:
         stopped, position = enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)

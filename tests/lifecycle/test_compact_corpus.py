@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from coordinator_core.lifecycle import compact
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.compact_plan import CompactionRules
+from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import compact_logs
 from coordinator_core.lifecycle.compact_scan import scan_log
+from coordinator_core.lifecycle.compact_states import CommitClass, states_of
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
@@ -51,6 +55,28 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
         assert answers(after, with_record_offsets=True) == answers(before, with_record_offsets=True)
         ends = [scan_log(each).log_end_offset for each in (log, results[log.offsets_partition])]
         assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("name", ["k431-txn", "k241/cleaned"])
+def test_committed_offsets_in_files_are_compared_alike(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are of a large partition; a difference is found in them, too."""
+    case = case_of(name)
+    profile = profile_for_release(case.release, case.coordinator)
+    logs = discover([str(path) for path in case.paths]).partitions
+    options = CompactionOptions(profile, CompactionRules(1_900_000_000_000))
+    in_memory = compact_logs(logs, tmp_path / "in memory", options)
+    monkeypatch.setattr(compact, "_LARGE_ROWS", -1)
+    assert compact_logs(logs, tmp_path / "in files", options) == in_memory
+    large, largest = sorted(logs, key=lambda log: log.size)[-2:]
+
+    def of_another(log: PartitionLog, *rules: Any, **more: Any) -> list[CommitClass]:
+        return states_of(large if log.directory.startswith(str(tmp_path)) else log, *rules, **more)
+
+    monkeypatch.setattr(compact, "states_of", of_another)
+    with pytest.raises(ProofFailedError, match=r"replays to another state: .*committed offset"):
+        compact_logs([largest], tmp_path / "another", options)
 
 
 def records_of(log: PartitionLog, *, markers: bool = True) -> dict[int, tuple[bytes | None, bytes | None, int]]:
