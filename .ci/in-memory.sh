@@ -16,6 +16,8 @@ if [ -n "${TMPDIR:-}" ] || [ ! -w $memory ] || [ "${free_mib:-0}" -lt $least_mib
 fi
 export REGROUP_DISK=/tmp
 TMPDIR=$(mktemp -d $memory/regroup.XXXXXX)
+# Postgres runs as another user, who finds its own directory there, but no others.
+chmod 711 "$TMPDIR"
 export TMPDIR
 "$@"
 status=$?
