@@ -28,7 +28,7 @@ from coordinator_core.fold.tasks import FoldTask, SegmentResult, in_runs, run_fo
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
-from coordinator_core.process.allocator import give_back_freed_memory, keep_freed_memory
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
 from coordinator_core.runs.merging import Merge
@@ -165,11 +165,10 @@ def _prepare() -> None:
 
 
 def _forget_folds() -> None:
-    """Give back what folding, which is done, has left in this process: with merges on top it would exceed 1 GiB."""
-    from coordinator_core.fold.segments import forget_spare_tables
+    """Give back what folding has left in this process: with merges on top it would exceed 1 GiB."""
+    from coordinator_core.fold.segments import forget_folds
 
-    forget_spare_tables()
-    give_back_freed_memory()
+    forget_folds()
 
 
 def fold(work: Work, rules: MergeTask[F, W]) -> Answer[F, W]:

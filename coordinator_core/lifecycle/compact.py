@@ -22,7 +22,7 @@ from coordinator_core import storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
-from coordinator_core.fold.segments import forget_spare_tables
+from coordinator_core.fold.segments import forget_folds
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
@@ -258,7 +258,7 @@ class _Compaction:
             del newest
             told += [str(difference) for difference in found]
         if scan.records > _LARGE_ROWS:
-            _forget_folds()
+            forget_folds()
         self._prove_stable(result, _moved(extra, written, self.output))
         return CompactionReport(
             offsets_partition=self.log.offsets_partition,
@@ -380,14 +380,8 @@ def _in_files(states: list[CommitClass], path: str) -> list[CommitClass]:
         found.append(commits)
         del commits, merged
     if any(commits.merged.offsets.num_rows > _LARGE_ROWS for commits in found):
-        _forget_folds()
+        forget_folds()
     return found
-
-
-def _forget_folds() -> None:
-    """Give back what folding has left in this process."""
-    forget_spare_tables()
-    give_back_freed_memory()
 
 
 def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:

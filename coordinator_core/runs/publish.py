@@ -34,11 +34,10 @@ from coordinator_core.runs.state_hash import (
     digests_of,
     state_hash,
 )
+from coordinator_core.runs.table_directory import remove_other_attempts, staging_path
 
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
-STAGING = "_staging"
-"""Directory in which tasks write until their files are whole; readers of directories pass over names with ``_``."""
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -93,7 +92,7 @@ class RunWriter:
     @property
     def staging_path(self) -> str:
         """Directory for tasks of this run, see :class:`StagedTables`."""
-        return storage.join(self.place.path, STAGING)
+        return staging_path(self.place.path)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks], *, is_last: bool = False) -> None:
         """Append rows, in canonical order, and take in their digests. The rows of one table come from one thread.
@@ -133,7 +132,8 @@ class RunWriter:
                 self._part(name)
         self._close_parts()
         if self._has_tasks:
-            self._remove_other_attempts()
+            listed = {file.name for written in self._files.values() for file in written}
+            remove_other_attempts(self.place.path, self._files, listed)
         manifest: Manifest = {
             "regroup_version": __version__,
             "schema_version": SCHEMA_VERSION,
@@ -161,15 +161,6 @@ class RunWriter:
         files.write_json(storage.join(self.place.path, MANIFEST), manifest)
         self._committed = True
         return manifest
-
-    def _remove_other_attempts(self) -> None:
-        # The directory first: an attempt that still runs can then move nothing out of it.
-        storage.delete_while_written(self.staging_path)
-        listed = {file.name for written in self._files.values() for file in written}
-        for table in self._files:
-            for entry in storage.list_directory(storage.join(self.place.path, table)):
-                if f"{table}/{entry.name}" not in listed:
-                    storage.delete(entry.path)
 
     def _part(self, table: str) -> _PartWriter:
         if table not in self._parts:
@@ -257,7 +248,7 @@ class StagedTables:
         for table, rows in tables.items():
             if rows.num_rows:
                 if table not in self._parts:
-                    directory = storage.join(self._path, STAGING, table)
+                    directory = storage.join(staging_path(self._path), table)
                     # Not the directory of staged files itself: that is gone when the run is committed.
                     storage.make_directory(directory, parents=False)
                     path = storage.join(directory, self._name)
@@ -269,7 +260,7 @@ class StagedTables:
         written = [part.close() for part in self._parts.values()]
         for file in written:
             storage.make_directory(storage.join(self._path, file.table), parents=False)
-            files.move(storage.join(self._path, STAGING, file.name), storage.join(self._path, file.name))
+            files.move(storage.join(staging_path(self._path), file.name), storage.join(self._path, file.name))
         return written, self._digests
 
 

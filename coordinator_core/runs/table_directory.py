@@ -14,7 +14,9 @@ from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.runs.place import check_output_outside
 from coordinator_core.runs.proof import FileProof, proof_of
-from coordinator_core.runs.publish import STAGING
+
+STAGING = "_staging"
+"""Directory in which tasks write until their files are whole; readers of directories pass over names with ``_``."""
 
 
 class TableDirectory:
@@ -52,13 +54,19 @@ class TableDirectory:
 
     def publish(self, names: Collection[str], document: Mapping[str, Any]) -> None:
         """Write the document, which makes the files ``names`` count, and delete those of other attempts."""
-        # The directory first: an attempt that still runs can then move nothing out of it.
-        storage.delete_while_written(staging_path(self.directory))
-        for entry in storage.list_directory(storage.join(self.directory, self._table)):
-            if f"{self._table}/{entry.name}" not in names:
-                storage.delete(entry.path)
+        remove_other_attempts(self.directory, [self._table], names)
         files.write_json(storage.join(self.directory, self._document), document)
         self._published = True
+
+
+def remove_other_attempts(directory: str, tables: Iterable[str], names: Collection[str]) -> None:
+    """Delete what is staged, and files of the tables that are not among ``names`` (relative to ``directory``)."""
+    # What is staged first: an attempt that still runs can then move nothing out of it.
+    storage.delete_while_written(staging_path(directory))
+    for table in tables:
+        for entry in storage.list_directory(storage.join(directory, table)):
+            if f"{table}/{entry.name}" not in names:
+                storage.delete(entry.path)
 
 
 def staging_path(directory: str) -> str:

@@ -31,7 +31,7 @@ from dags.common.links import linked
 
 log = logging.getLogger(__name__)
 
-PLAN, FORECAST, TOMBSTONES = "plan.json", "forecast.json", "tombstones"
+PLAN, TOMBSTONES = "plan.json", "tombstones"
 
 
 def settings_of(cluster: Cluster) -> CompactionSettings:
@@ -92,10 +92,11 @@ def plan(
     with _final_errors():
         from coordinator_core import files, storage
         from coordinator_core.lifecycle.approved import plan_document, write_plan
+        from coordinator_core.lifecycle.forecast_publish import DOCUMENT
         from coordinator_core.untrusted import visible
 
         directory = storage.join(pinned["plans"], forecasted["run_id"])
-        found = files.read_json(storage.join(directory, FORECAST))
+        found = files.read_json(storage.join(directory, DOCUMENT))
         log.info("%d tombstones are due, %d will be; kept: %s", found["due"], found["later"], found["kept"])
         for failure in found["failures"]:
             told = failure["offsets_partition"], visible(failure["detail"])
