@@ -89,6 +89,8 @@ def _opened(path: str) -> pa.NativeFile:
     except FileNotFoundError:
         raise _changed(path, "the file is gone") from None
     except (OSError, pa.ArrowInvalid) as error:
+        if lack_behind(error) is not None:
+            raise
         raise _changed(path, f"the file cannot be opened: {error}") from None
 
 

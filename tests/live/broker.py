@@ -68,7 +68,10 @@ SETTINGS = {
 }
 
 _FORMATTED: dict[tuple[str, ...], dict[str, bytes]] = {}
-"""Files of a log directory that Kafka's tool has formatted, by jars and options."""
+"""Files of a log directory that Kafka's tool has formatted, by jars, options and settings."""
+
+_OF_ONE_BROKER = frozenset({"log.dirs", "listeners", "controller.quorum.voters", "node.id"})
+"""Settings that differ between brokers whose formatted log directories have the same files but for ids."""
 
 _LOADED_GROUPS = rf"\[GroupCoordinator .*Finished loading .* from {wire.OFFSETS_TOPIC}-(\d+) with epoch (\d+)"
 _LOADED_TRANSACTIONS = (
@@ -313,7 +316,9 @@ class Broker:
 
         Kafka's tool does it for the first broker. What it writes for another one differs in the ids alone.
         """
-        kind = str(self.kafka.jars), *options
+        # Settings as that for unstable features decide which versions are written.
+        settings = (f"{key}={value}" for key, value in self._values.items() if key not in _OF_ONE_BROKER)
+        kind = str(self.kafka.jars), *options, *sorted(settings)
         if kind not in _FORMATTED:
             self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config), *options)
             files = [path for path in self.log_dir.rglob("*") if path.is_file()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +117,18 @@ def test_a_run_of_an_earlier_version_is_read_and_not_verified(run: Path) -> None
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert open_run(str(run)).table("offsets").num_rows > 0
     assert regroup(["verify", str(run)]) == ExitCode.USAGE
+
+
+def test_a_file_that_this_process_cannot_open_is_no_damage(run: Path) -> None:
+    path, (soft, hard) = str(run / FILE), resource.getrlimit(resource.RLIMIT_NOFILE)
+    proof = proof_of(path)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError) as raised:  # noqa: PT011
+            open_parquet(path, proof)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert raised.value.errno == errno.EMFILE
 
 
 def test_of_a_large_file_size_footer_and_pages_are_checked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
