@@ -1,5 +1,5 @@
 """Spark app ``compact``: a snapshot of the offsets log becomes a compacted one, a task for each offsets
-partition.
+partition, and many for a large one.
 
 Prints the document of ``regroup compact --format json`` as one line. The output directory must be one that
 all workers see under the same path, or a URI.
@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
@@ -29,10 +30,18 @@ from spark_apps.arguments import add_rules, parse
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport
+    from coordinator_core.lifecycle.compact_parts import PartSizes
     from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 
 PROGRAM = "regroup-compact"
+MAX_PARTITION_BYTES = 192 << 20
+"""Partitions of more are compacted in parts: a task takes four times as much where no record is dead."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 _CHOSEN = (
     *("expire", "offsets_retention_ms", "delete_retention_ms", "renumber", "message_format"),
     *("codec", "offsets_partitions", "segment_bytes"),
@@ -92,20 +101,15 @@ def execute(arguments: argparse.Namespace) -> None:
         damage: list[Damage] = []
         logs = logs_to_compact(snapshot, OnDamage.chosen(partial=partial_input, salvage=False), damage)
 
-        from spark_apps.engine import in_tasks
         from spark_apps.session import Session
 
         session = Session(PROGRAM, arguments.master)
         try:
             options = planned.options if planned else _options(arguments, chosen, snapshot)
             pinned = pinned_segments(planned.pin) if planned else {}
-            # The largest first, so that none is left alone in the end.
-            logs.sort(key=attrgetter("size"), reverse=True)
-            items = [(log, pinned.get(log.offsets_partition, ())) for log in logs]
-            answers = in_tasks(session.context, partial(compact_one, target=target, options=options), items)
+            reports = compact_all(session.context, logs, target, options, pinned)
         finally:
             session.stop()
-        reports = [_report(answer) for answer in sorted(answers, key=lambda answer: answer[0])]
         # Last: without its report it is no compacted log.
         with storage.directory_of(target) as staging:
             document = finish_compaction(
@@ -151,43 +155,86 @@ def _new_log(output: str) -> Iterator[str]:
         raise
 
 
-Answer = tuple[int, "CompactionReport | Damage | str"]
-"""Offsets partition; its report, its damage, or why its proof failed."""
+def compact_all(
+    context: SparkContext,
+    logs: Sequence[PartitionLog],
+    target: str,
+    options: CompactionOptions,
+    pinned: Mapping[int, Sequence[tuple[SegmentFile, str]]],
+    *,
+    bytes_per_task: int = MAX_PARTITION_BYTES,
+    sizes: PartSizes | None = None,
+) -> list[CompactionReport]:
+    """Compact the partitions into the directory ``target``, a URI too: one of more than ``bytes_per_task`` in parts.
+
+    ``pinned`` are segments with their fingerprints by offsets partition, where a plan pins them. Raises for the first
+    partition that fails.
+    """
+    from coordinator_core.lifecycle.approved import check_pinned
+    from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts, is_for_parts
+    from spark_apps.engine import in_tasks
+
+    def run(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return [outcome.taken() for outcome in in_tasks(context, partial(attempt, function), items)]
+
+    giants = [log for log in logs if log.size > bytes_per_task and is_for_parts(options)]
+    # The largest first, so that none is left alone in the end.
+    others = sorted((log for log in logs if log not in giants), key=attrgetter("size"), reverse=True)
+    one = partial(compact_one, target=target, options=options)
+    items = [(log, pinned.get(log.offsets_partition, ())) for log in others]
+    outcomes = in_tasks(context, partial(attempt, one), items)
+    by_partition = dict(zip([log.offsets_partition for log in others], outcomes, strict=True))
+    reports = {number: outcome.taken() for number, outcome in sorted(by_partition.items())}
+    for log in giants:
+        run(check_pinned, [[segment] for segment in pinned.get(log.offsets_partition, ())])
+        reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes or PartSizes())
+    return [reports[number] for number in sorted(reports)]
+
 
 Item = tuple["PartitionLog", "Sequence[tuple[SegmentFile, str]]"]
 """A partition, and its pin in a plan: segments with their fingerprints."""
 
 
-def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Answer:
-    """Compact one partition into the directory ``target``, a URI too, in a worker.
-
-    An error that ends the app is returned: Spark would keep only its text.
-    """
+def compact_one(item: Item, *, target: str, options: CompactionOptions) -> CompactionReport:
+    """Compact one partition into the directory ``target``, a URI too, in a worker."""
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact import compact_partition
-    from coordinator_core.lifecycle.compact_proof import ProofFailedError
 
     log, pinned = item
-    try:
-        check_pinned(pinned)
-        with storage.directory_of(target) as directory:
-            return log.offsets_partition, compact_partition(log, directory, options)
-    except DamagedInputError as error:
-        return log.offsets_partition, error.damage
-    except ProofFailedError as error:
-        return log.offsets_partition, str(error)
+    check_pinned(pinned)
+    with storage.directory_of(target) as directory:
+        return compact_partition(log, directory, options)
 
 
-def _report(answer: Answer) -> CompactionReport:
+@dataclass(frozen=True)
+class Outcome(Generic[R]):
+    """What a task made, or the error that ends the app: of an exception Spark would keep only the text."""
+
+    made: R | None = None
+    damage: Damage | None = None
+    failure: str | None = None
+
+    def taken(self) -> R:
+        """The result; raises the error."""
+        from coordinator_core.lifecycle.compact_proof import ProofFailedError
+
+        if self.damage is not None:
+            raise DamagedInputError(self.damage)
+        if self.failure is not None:
+            raise ProofFailedError(self.failure)
+        return cast(R, self.made)
+
+
+def attempt(function: Callable[[T], R], item: T) -> Outcome[R]:
+    """``function`` of ``item``, in a worker."""
     from coordinator_core.lifecycle.compact_proof import ProofFailedError
 
-    match answer[1]:
-        case Damage() as damage:
-            raise DamagedInputError(damage)
-        case str() as failure:
-            raise ProofFailedError(failure)
-        case report:
-            return report
+    try:
+        return Outcome(function(item))
+    except DamagedInputError as error:
+        return Outcome(damage=error.damage)
+    except ProofFailedError as error:
+        return Outcome(failure=str(error))
 
 
 APP = App(PROGRAM, parse_arguments, execute)

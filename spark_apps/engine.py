@@ -19,6 +19,7 @@ from coordinator_core.fold.pin import Pin, snapshot_of
 from coordinator_core.fold.tasks import fold_tasks
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.cuts import CutFolds
 from coordinator_core.merge.shards import StoredShard
 from coordinator_core.releases import Profile
 from coordinator_core.runs.local import check_source
@@ -29,7 +30,7 @@ from spark_apps import tasks
 from spark_apps.packing import MIB, fold_task_bytes, packed, share_out
 from spark_apps.replay_tasks import ReplayTask
 from spark_apps.session import Session
-from spark_apps.tasks import CutFolds, MergeTask, StagedFold, WholePartition
+from spark_apps.tasks import MergeTask, StagedFold, WholePartition
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

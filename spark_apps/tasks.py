@@ -14,20 +14,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import FoldTask, SegmentResult, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
+from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
 from coordinator_core.merge.partition import merge_shard
-from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
+from coordinator_core.merge.shards import StoredShard, combine_shards
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
@@ -54,27 +56,6 @@ W_co = TypeVar("W_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class FileRange:
-    """Bytes of a file."""
-
-    path: str
-    position: int
-    size: int
-
-    def read(self) -> pa.Buffer:
-        system, inner = storage.filesystem(self.path)
-        with system.open_input_file(inner) as file:
-            file.seek(self.position)
-            return file.read_buffer(self.size)
-
-    def joined(self, later: FileRange, most_bytes: int) -> FileRange | None:
-        """This range and ``later``; ``None`` where that does not begin at its end, or where both are larger."""
-        size = self.size + later.size
-        is_next = (self.path, self.position + self.size) == (later.path, later.position)
-        return FileRange(self.path, self.position, size) if is_next and size <= most_bytes else None
-
-
-@dataclass(frozen=True)
 class StagedFold:
     """The result of a segment, whose fold is in a file; nothing that grows with the segment."""
 
@@ -90,25 +71,6 @@ class StagedFold:
     def size(self) -> int:
         """Bytes."""
         return 0 if self.place is None else self.place.size
-
-
-@dataclass(frozen=True)
-class CutFolds:
-    """Folds of one partition, cut into shards: the heads of the folds, then the parts of each shard together; all in
-    log order."""
-
-    offsets_partition: int
-    path: str
-    ends: tuple[int, ...]
-    """End of the heads and of each shard, in bytes."""
-
-    @property
-    def heads(self) -> FileRange:
-        return FileRange(self.path, 0, self.ends[0])
-
-    @property
-    def shards(self) -> list[FileRange]:
-        return [FileRange(self.path, begin, end - begin) for begin, end in pairwise(self.ends)]
 
 
 @dataclass
@@ -205,32 +167,15 @@ def cut(work: tuple[Sequence[StagedFold], int], rules: MergeTask[F, W]) -> CutFo
     """Cut folds of one partition into so many shards; all of them are in memory together."""
     _forget_folds()
     folds, shards = work
-    heads: list[pa.Buffer] = []
-    parts: list[list[pa.Buffer]] = [[] for _ in range(shards)]
-    for _, content in _read(folds):
-        if content is None:
-            continue
-        source = pa.BufferReader(content)
-        SegmentFold.read_ipc_lazily(source)
-        heads.append(content.slice(0, source.tell()))
-        for of_shard, part in zip(parts, shard_folds(SegmentFold.from_ipc(content), shards), strict=True):
-            of_shard.append(part.to_ipc())
-    path = message_path(rules.directory, "shards")
-    system, inner = storage.filesystem(path)
-    ends = []
-    with system.open_output_stream(inner) as file:
-        for buffers in (heads, *parts):
-            for buffer in buffers:
-                file.write(buffer)
-            ends.append(file.tell())
-    return CutFolds(folds[0].offsets_partition, path, tuple(ends))
+    contents = (content for _, content in _read(folds) if content is not None)
+    return cut_folds(folds[0].offsets_partition, contents, shards, message_path(rules.directory, "shards"))
 
 
 def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: MergeTask[F, W]) -> StoredShard:
     """Merge one shard of a partition, whose folds stand in these places in log order."""
     _forget_folds()
     offsets_partition, places = work
-    merged = merge_shard(_folds_in(places), rules.profile, offsets_partition)
+    merged = merge_shard(folds_in(places), rules.profile, offsets_partition)
     return merged.stored(message_path(rules.directory, "merged"), rules.columns)
 
 
@@ -254,7 +199,7 @@ def merge(partition: WholePartition, rules: MergeTask[F, W]) -> Answer[F, W]:
         )
         return _merged(number, whole, rules)
     combined = combine_shards([shard.read(rules.profile) for shard in partition.shards])
-    heads = _folds_in((cut.heads for cut in partition.cuts), SegmentFold.read_ipc_lazily)
+    heads = folds_in((cut.heads for cut in partition.cuts), SegmentFold.read_ipc_lazily)
     results = (
         fold.result if fold.place is None else replace(fold.result, fold=next(heads)) for fold in partition.folds
     )
@@ -284,15 +229,6 @@ def _read_together(
     for staged in folds:
         own = staged.place
         yield staged.result, None if own is None else content.slice(own.position - begin, own.size)
-
-
-def _folds_in(
-    places: Iterable[FileRange], read: Callable[[pa.NativeFile], SegmentFold] = SegmentFold.read_ipc
-) -> Iterator[SegmentFold]:
-    for place in places:
-        source = pa.BufferReader(place.read())
-        while source.tell() < place.size:
-            yield read(source)
 
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:

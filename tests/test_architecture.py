@@ -27,6 +27,7 @@ LAYERS = (
     "conditional",
     "claims",
     "files",
+    "file_ranges",
     "log",
     "kernels",
     "topology",

@@ -209,6 +209,19 @@ def enter_newest(
     return status, start
 
 
+@cython.cfunc
+def _enter_row(table: NewestTable, row: Int, rows: NewestRows, source: Int) -> cython.void:
+    """Enter what ``rows[source]`` knows of a key, from a later part of the log, into the key's row."""
+    if rows[source].offset >= 0:
+        table.rows[row].offset = rows[source].offset
+        table.rows[row].is_tombstone = rows[source].is_tombstone
+        table.rows[row].delete_horizon = rows[source].delete_horizon
+    if rows[source].value_offset >= 0:
+        table.rows[row].value_offset = rows[source].value_offset
+    if rows[source].aborted_offset >= 0:
+        table.rows[row].aborted_offset = rows[source].aborted_offset
+
+
 def merge_newest(later: NewestTable, table: NewestTable) -> None:
     """Enter the rows of ``later`` into ``table``, which holds an earlier part of the log."""
     with cython.nogil:
@@ -220,14 +233,19 @@ def merge_newest(later: NewestTable, table: NewestTable) -> None:
                 later.keys.keys[source].length,
                 later.keys.keys[source].hash,
             )
-            if later.rows[source].offset >= 0:
-                table.rows[row].offset = later.rows[source].offset
-                table.rows[row].is_tombstone = later.rows[source].is_tombstone
-                table.rows[row].delete_horizon = later.rows[source].delete_horizon
-            if later.rows[source].value_offset >= 0:
-                table.rows[row].value_offset = later.rows[source].value_offset
-            if later.rows[source].aborted_offset >= 0:
-                table.rows[row].aborted_offset = later.rows[source].aborted_offset
+            _enter_row(table, row, later.rows, source)
         table.reserve(later.unkeyed_used, 0)
         for source in range(later.unkeyed_used):
             table.note_unkeyed(later.unkeyed[source])
+
+
+def merge_stored_newest(rows: NewestRows, keys: Bytes, ends: Int64s, table: NewestTable) -> None:
+    """Enter ``rows`` that another process has made of a later part of the log. Their keys lie end to end in ``keys``;
+    ``ends`` begins with 0."""
+    with cython.nogil:
+        for source in range(len(rows)):
+            start: Int = ends[source]
+            length: Int = ends[source + 1] - start
+            table.reserve(1, length)
+            row = table.row_of(keys, start, length, hash_bytes(keys, start, length))
+            _enter_row(table, row, rows, source)

@@ -67,6 +67,7 @@ __all__ = [
     "index_batches",
     "list_batches",
     "merge_newest",
+    "merge_stored_newest",
     "number_keys",
     "pack_versions",
     "pass_batches",
@@ -121,6 +122,7 @@ gather_requests = _entry(requests.gather_requests)
 index_batches = _entry(batch_index.index_batches)
 list_batches = _entry(unpacking.list_batches)
 merge_newest = _entry(newest.merge_newest)
+merge_stored_newest = _entry(newest.merge_stored_newest)
 number_keys = _entry(numbering.number_keys)
 pack_versions = _entry(packing.pack_versions)
 pass_batches = _entry(passing.pass_batches)

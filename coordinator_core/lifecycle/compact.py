@@ -11,66 +11,50 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coordinator_core import storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.fold.segments import forget_folds
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
+from coordinator_core.lifecycle.compact_output import base_offset, has_leader_epochs, write_beside, write_segments
 from coordinator_core.lifecycle.compact_plan import (
     CompactionPlan,
     CompactionRules,
     Extra,
+    TransactionFacts,
     leader_epochs,
 )
 from coordinator_core.lifecycle.compact_proof import (
+    Behind,
     Difference,
     OffsetMap,
     ProofFailedError,
+    Subjects,
     differences,
-    groups_behind,
-    records_behind,
-    subject,
 )
-from coordinator_core.lifecycle.compact_scan import LogScan, scan_log
-from coordinator_core.lifecycle.compact_states import CommitClass, proof_profiles, states_of
-from coordinator_core.lifecycle.compact_write import (
-    OutputFormat,
-    SameBytes,
-    SegmentSink,
-    WrittenLog,
-    write_survivors,
-)
+from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, has_producers, scan_log
+from coordinator_core.lifecycle.compact_states import Alike, CommitClass, proof_profiles, states_of
+from coordinator_core.lifecycle.compact_write import OutputFormat, SameBytes, write_survivors
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.repartition import MOST_PARTITIONS
-from coordinator_core.log.discovery import PARTITION_METADATA_FILE
-from coordinator_core.log.reader import read_records
-from coordinator_core.log.segments import (
-    DEFAULT_SEGMENT_BYTES,
-    LEADER_EPOCH_FILE,
-    SegmentWriter,
-    leader_epoch_text,
-    partition_directory_name,
-)
-from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
+from coordinator_core.log.types import Codec, PartitionLog, SegmentFile
 from coordinator_core.merge.shards import store_rows
 from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile
 
 _LARGE_ROWS = 1 << 18
 """Of a partition with more committed offsets or records memory is given back between steps."""
-_ATTEMPTS = 3
-_TOLD = 5
-"""Most differences that the message of a failed proof lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +64,21 @@ class ProvedSegment:
     name: str
     bytes: int
     fingerprint: str
+
+    @classmethod
+    def of(cls, segment: SegmentFile) -> ProvedSegment:
+        return cls(Path(segment.path).name, segment.size, segment_fingerprint(segment))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was written of a partition."""
+
+    batches: int
+    records: int
+    bytes: int
+    log_end_offset: int
+    segments: tuple[ProvedSegment, ...]
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,36 @@ class CompactionReport:
     segments: tuple[ProvedSegment, ...]
     expired_offsets: int = 0
     expired_groups: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        scan: LogScan,
+        facts: TransactionFacts,
+        output: Output,
+        proved: Proved,
+        *,
+        protected_records: int,
+        profiles: Iterable[Alike],
+    ) -> CompactionReport:
+        return cls(
+            offsets_partition=scan.log.offsets_partition,
+            input_bytes=scan.bytes,
+            input_batches=scan.batches,
+            input_records=scan.records,
+            output_bytes=output.bytes,
+            output_batches=output.batches,
+            output_records=output.records,
+            output_segments=len(output.segments),
+            log_start_offset=int(output.segments[0].name[:20]),
+            log_end_offset=output.log_end_offset,
+            last_stable_offset=facts.last_stable_offset,
+            open_producers=facts.open_producers,
+            protected_records=protected_records,
+            told=proved.told,
+            proved_profiles=tuple(profile.label for alike in profiles for profile in alike),
+            segments=output.segments,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -177,14 +206,20 @@ def compact_partition(
     nothing.
     """
     if options.offsets_retention_ms is None:
-        return _Compaction(log, target, options, workers).run()
+        return _compacted(log, target, options, workers)
     directory = target / f".expiry-{log.offsets_partition}"
     try:
         expired, plan = _expired(log, directory, options, workers)
-        report = _Compaction(expired, target, options, workers).run()
+        report = _compacted(expired, target, options, workers)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return replace(report, expired_offsets=len(plan.expired_offset_keys()), expired_groups=len(plan.deleted_groups()))
+
+
+def _compacted(log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> CompactionReport:
+    with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
+        steps = _InOnePlace(log, target, options, workers, os.path.join(directory, "offsets"))
+        return steps.report(until_proved(steps))
 
 
 def _expired(
@@ -213,131 +248,68 @@ def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
     return commits.merged.to_state(whole_metadata=False)
 
 
-class _Compaction:
-    """State of one partition between the steps of its compaction."""
+class _InOnePlace:
+    """Steps (``compact_attempts.Steps``) of a compaction of which one process has all the keys."""
 
-    def __init__(self, log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> None:
-        self.log = log
-        self.target = target
-        self.profile = options.profile
-        self.rules = options.rules
-        self.output = options.output
-        self.segment_bytes = options.segment_bytes
-        self.workers = workers
-
-    def run(self) -> CompactionReport:
-        with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
-            return self._run(os.path.join(directory, "offsets"))
-
-    def _run(self, stored: str) -> CompactionReport:
-        scan = scan_log(self.log, workers=self.workers)
-        cleaners = plan = CompactionPlan.of(scan, self.rules, workers=self.workers)
-        end_offset = plan.end_offset
-        with_producers = bool((scan.index["producer_id"] != -1).any())
-        key_types = plan.key_types if end_offset == scan.log_end_offset else None
-        profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
-        if scan.records > _LARGE_ROWS:
+    def __init__(self, log: PartitionLog, target: Path, options: CompactionOptions, workers: int, stored: str) -> None:
+        self._log = log
+        self._target = target
+        self._options = options
+        self._workers = workers
+        self._scan = scan_log(log, workers=workers)
+        self._cleaners = self._plan = CompactionPlan.of(self._scan, options.rules, workers=workers)
+        self._newest: NewestRecords | None = None
+        self._with_producers = has_producers(self._scan)
+        key_types = self._plan.key_types if self.end_offset == self._scan.log_end_offset else None
+        self._profiles = proof_profiles(options.profile, key_types, with_producers=self._with_producers)
+        if self._scan.records > _LARGE_ROWS:
             give_back_freed_memory()
         # Every CRC was checked by the scan.
-        states = states_of(self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers)
-        before = _in_files(states, stored)
-        extra, told = Extra(), []
-        for attempt in range(_ATTEMPTS):
-            written, result = self._write(plan)
-            found = self._differences(before, written, result, profiles, with_producers)
-            if not found:
-                break
-            newest = cleaners.newest(workers=self.workers)
-            if attempt == 0:
-                protected = records_behind(found, newest, before, end_offset)
-            else:
-                protected = extra | _whole_groups(self.log, groups_behind(found, newest), end_offset)
-            if protected == extra or attempt + 1 == _ATTEMPTS:
-                raise ProofFailedError(_failure(self.log.offsets_partition, found))
-            extra, plan = protected, cleaners.keeping(protected, newest)
-            del newest
-            told += [str(difference) for difference in found]
-        if scan.records > _LARGE_ROWS:
-            forget_folds()
-        self._prove_stable(result, _moved(extra, written, self.output))
-        return CompactionReport(
-            offsets_partition=self.log.offsets_partition,
-            input_bytes=scan.bytes,
-            input_batches=scan.batches,
-            input_records=scan.records,
-            output_bytes=written.bytes,
-            output_batches=written.batches,
-            output_records=written.records,
-            output_segments=len(result.segments),
-            log_start_offset=result.segments[0].base_offset,
-            log_end_offset=max(written.log_end_offset, result.segments[0].base_offset),
-            last_stable_offset=plan.facts.last_stable_offset,
-            open_producers=plan.facts.open_producers,
-            protected_records=len(plan.stays.offsets) - len(cleaners.stays.offsets),
-            told=tuple(told),
-            proved_profiles=tuple(
-                profile.label
-                for commits in before
-                for release in commits.releases
-                for profile in (release.profile, *release.also)
-            ),
-            segments=tuple(
-                ProvedSegment(Path(item.path).name, item.size, segment_fingerprint(item)) for item in result.segments
-            ),
+        states = states_of(log, self._profiles, with_producers=self._with_producers, check_crc=False, workers=workers)
+        self._before = _in_files(states, stored)
+
+    @property
+    def offsets_partition(self) -> int:
+        return self._log.offsets_partition
+
+    @property
+    def end_offset(self) -> int:
+        return self._plan.end_offset
+
+    def write(self, extra: Extra) -> None:
+        self._plan = self._cleaners.keeping(extra, self._newest)
+        self._newest = None
+        scan, options = self._scan, self._options
+        first_offset = base_offset(scan)
+        self._written, self._result = write_segments(
+            self.offsets_partition,
+            self._target,
+            first_offset,
+            options.segment_bytes,
+            lambda sink: write_survivors(self._plan, sink, options.output, first_offset),
         )
+        write_beside(self._log, Path(self._result.directory), self._epochs())
 
-    def _write(self, plan: CompactionPlan) -> tuple[WrittenLog, PartitionLog]:
-        directory = self.target / partition_directory_name(self.log.offsets_partition)
-        if directory.exists():
-            shutil.rmtree(directory)
-        base_offset = self._base_offset(plan.scan)
-        writer = SegmentWriter(directory, self.log.offsets_partition, base_offset, segment_bytes=self.segment_bytes)
-        written = write_survivors(plan, SegmentSink(writer), self.output, base_offset)
-        segments = writer.finish()
-        self._write_beside(directory, plan.scan, written)
-        return written, PartitionLog(
-            self.log.offsets_partition,
-            str(directory),
-            segments,
-            log_start_offset=None,
-            clean_shutdown=False,
-        )
+    def _epochs(self) -> list[tuple[int, int]] | None:
+        """Leader epochs of the output; ``None``: those of the input's file."""
+        if not self._options.output.renumber and has_leader_epochs(self._log):
+            return None
+        pairs = leader_epochs(self._scan)
+        if (moved := self._moved()) is not None and pairs:
+            starts = moved(np.array([start for _, start in pairs], np.int64)).tolist()
+            pairs = [(epoch, start) for (epoch, _), start in zip(pairs, starts, strict=True)]
+        return pairs
 
-    def _base_offset(self, scan: LogScan) -> int:
-        """Name of the first segment. A log without any batch keeps its end."""
-        if scan.last_base_offset < 0:
-            return max(scan.start_offset, *(segment.base_offset for segment in self.log.segments))
-        return scan.segments[0].segment.base_offset
+    def _moved(self) -> OffsetMap | None:
+        """Maps record offsets of the input to those of a renumbered output; ``None`` when they are the same."""
+        return self._written.moved if self._options.output.renumber else None
 
-    def _write_beside(self, directory: Path, scan: LogScan, written: WrittenLog) -> None:
-        epochs = storage.join(self.log.directory, LEADER_EPOCH_FILE)
-        if self.output.renumber or not storage.exists(epochs):
-            moved = _offset_map(written, self.output)
-            pairs = leader_epochs(scan)
-            if moved is not None and pairs:
-                starts = moved(np.array([start for _, start in pairs], np.int64)).tolist()
-                pairs = [(epoch, start) for (epoch, _), start in zip(pairs, starts, strict=True)]
-            if pairs:
-                (directory / LEADER_EPOCH_FILE).write_text(leader_epoch_text(pairs))
-        else:
-            (directory / LEADER_EPOCH_FILE).write_bytes(storage.read(epochs))
-        metadata = storage.join(self.log.directory, PARTITION_METADATA_FILE)
-        if storage.exists(metadata):
-            (directory / PARTITION_METADATA_FILE).write_bytes(storage.read(metadata))
-
-    def _differences(
-        self,
-        before: Sequence[CommitClass],
-        written: WrittenLog,
-        result: PartitionLog,
-        profiles: Sequence[tuple[Profile, ...]],
-        with_producers: bool,
-    ) -> list[Difference]:
+    def differences(self) -> list[Difference]:
         try:
-            after = states_of(result, profiles, with_producers=with_producers, workers=self.workers)
+            after = states_of(self._result, self._profiles, with_producers=self._with_producers, workers=self._workers)
         except DamagedInputError as error:
             raise ProofFailedError(f"the output is not valid: {error}") from None
-        kept = {release.profile.name for commits in before for release in commits.releases}
+        kept = {release.profile.name for commits in self._before for release in commits.releases}
         after = [
             CommitClass(
                 commits.merged,
@@ -346,23 +318,49 @@ class _Compaction:
             for commits in after
         ]
         after = [commits for commits in after if commits.releases]
-        found = differences(before, after, _offset_map(written, self.output))
-        if not self.output.renumber:
+        found = differences(self._before, after, self._moved())
+        if not self._options.output.renumber:
             return list(found)
-        return [replace(difference, stops_at=written.origin(difference.stops_at)) for difference in found]
+        return [replace(difference, stops_at=self._written.origin(difference.stops_at)) for difference in found]
 
-    def _prove_stable(self, result: PartitionLog, extra: Extra) -> None:
-        """Compact the output again: every batch must stay as it is."""
-        scan = scan_log(result, workers=self.workers)
+    def behind(self, subjects: Subjects) -> list[Behind]:
+        self._newest = self._cleaners.newest(workers=self._workers)
+        return [Behind.of(subjects, self._newest)]
+
+    def records_of(self, groups: Collection[str]) -> Extra:
+        return records_of_groups(self._scan, groups, self.end_offset)
+
+    def is_stable(self, extra: Extra) -> bool:
+        """Every batch must stay as it is."""
+        if self._scan.records > _LARGE_ROWS:
+            forget_folds()
+        moved = self._moved()
+        if moved is not None:
+            extra = Extra(frozenset(moved(np.array(sorted(extra.offsets), np.int64)).tolist()))
+        scan = scan_log(self._result, workers=self._workers)
         same = SameBytes(scan)
-        plan = CompactionPlan.of(scan, self.rules, workers=self.workers).keeping(extra)
+        plan = CompactionPlan.of(scan, self._options.rules, workers=self._workers).keeping(extra)
         if scan.records > _LARGE_ROWS:
             give_back_freed_memory()
-        write_survivors(plan, same, self.output, self._base_offset(scan))
-        if not same.same:
-            raise ProofFailedError(
-                f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"
-            )
+        write_survivors(plan, same, self._options.output, base_offset(scan))
+        return same.same
+
+    def report(self, proved: Proved) -> CompactionReport:
+        written, segments = self._written, self._result.segments
+        return CompactionReport.of(
+            self._scan,
+            self._plan.facts,
+            Output(
+                batches=written.batches,
+                records=written.records,
+                bytes=written.bytes,
+                log_end_offset=max(written.log_end_offset, segments[0].base_offset),
+                segments=tuple(map(ProvedSegment.of, segments)),
+            ),
+            proved,
+            protected_records=len(self._plan.stays.offsets) - len(self._cleaners.stays.offsets),
+            profiles=[(one.profile, *one.also) for commits in self._before for one in commits.releases],
+        )
 
 
 def _in_files(states: list[CommitClass], path: str) -> list[CommitClass]:
@@ -382,34 +380,3 @@ def _in_files(states: list[CommitClass], path: str) -> list[CommitClass]:
     if any(commits.merged.offsets.num_rows > _LARGE_ROWS for commits in found):
         forget_folds()
     return found
-
-
-def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:
-    """Every record of these groups before ``end_offset``: a line that cannot be shortened stays as it is."""
-    return Extra(
-        frozenset(
-            record.offset
-            for _, batch, records in read_records(log)
-            if batch.base_offset < end_offset and not batch.is_control
-            for record in records
-            if record.key is not None and subject(record.key)[1] in group_ids
-        )
-    )
-
-
-def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
-    """Maps record offsets of the input to record offsets of a renumbered output; ``None`` when they are the same."""
-    return written.moved if output.renumber else None
-
-
-def _moved(extra: Extra, written: WrittenLog, output: OutputFormat) -> Extra:
-    moved = _offset_map(written, output)
-    if moved is None:
-        return extra
-    return Extra(frozenset(moved(np.array(sorted(extra.offsets), np.int64)).tolist()))
-
-
-def _failure(offsets_partition: int, found: Sequence[Difference]) -> str:
-    told = "; ".join(str(difference) for difference in found[:_TOLD])
-    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return f"offsets partition {offsets_partition}: the output replays to another state: {told}{more}"

@@ -110,9 +110,10 @@ class Survivors:
     offsets: Int64s
     tombstones: npt.NDArray[np.uint8]
 
-    def within(self, first: Int64s, last: Int64s) -> Int64s:
-        """Number of records from ``first`` to ``last`` (record offsets, both included), for each pair of the arrays."""
-        return np.searchsorted(self.offsets, last, "right") - np.searchsorted(self.offsets, first)
+    def are_in(self, batches: Array) -> npt.NDArray[np.bool_]:
+        """Whether any of the records is in each of these batches, rows of the index."""
+        first, last = batches["base_offset"], batches["last_offset"]
+        return np.searchsorted(self.offsets, last, "right") > np.searchsorted(self.offsets, first)
 
 
 @dataclass(frozen=True)
@@ -180,20 +181,23 @@ def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> n
     return kept
 
 
+def cleanable(scan: LogScan, end_offset: int) -> Array:
+    """Rows of the index before ``end_offset``."""
+    return scan.index[scan.index["base_offset"] < end_offset]
+
+
 def batch_actions(
-    scan: LogScan, facts: TransactionFacts, stays: Survivors, rules: CompactionRules, end_offset: int
+    scan: LogScan, facts: TransactionFacts, is_left: npt.NDArray[np.bool_], rules: CompactionRules, end_offset: int
 ) -> Array:
     """Rows of :class:`~coordinator_core.kernels.layout.BatchAction`, by base offset, for the batches before
-    ``end_offset`` that need one."""
-    cleanable = scan.index[scan.index["base_offset"] < end_offset]
-    surviving = stays.within(cleanable["base_offset"], cleanable["last_offset"])
+    ``end_offset`` that need one. ``is_left``: whether a record stays, of each of the :func:`cleanable` batches."""
     actions: dict[int, Action] = {}
     keeps_empty = set(facts.last_of_producer)
     if scan.last_base_offset >= 0:
         keeps_empty.add(scan.last_base_offset)
     observed: set[int] = set()
     columns = ["base_offset", "attributes", "producer_id", "control_type", "delete_horizon"]
-    items = zip(cleanable[columns].tolist(), surviving.tolist(), strict=True)
+    items = zip(cleanable(scan, end_offset)[columns].tolist(), is_left.tolist(), strict=True)
     for (base, attributes, producer_id, control, horizon), left in items:
         if not attributes & CONTROL_BIT:
             if attributes & TRANSACTIONAL_BIT and (left or base in keeps_empty):
@@ -248,7 +252,8 @@ class CompactionPlan:
         end_offset = stable if rules.end_offset is None else min(stable, rules.end_offset)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
         stays = survivors(newest, rules, Extra())
-        actions = batch_actions(scan, facts, stays, rules, end_offset)
+        is_left = stays.are_in(cleanable(scan, end_offset))
+        actions = batch_actions(scan, facts, is_left, rules, end_offset)
         return cls(scan, rules, facts, end_offset, frozenset(newest.key_types().tolist()), stays, actions)
 
     def newest(self, *, workers: int = 1) -> NewestRecords:
@@ -260,7 +265,8 @@ class CompactionPlan:
         if not extra.offsets:
             return self
         stays = survivors(newest or self.newest(), self.rules, extra)
-        actions = batch_actions(self.scan, self.facts, stays, self.rules, self.end_offset)
+        is_left = stays.are_in(cleanable(self.scan, self.end_offset))
+        actions = batch_actions(self.scan, self.facts, is_left, self.rules, self.end_offset)
         return replace(self, stays=stays, actions=actions)
 
 

@@ -6,7 +6,7 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.fold.arrow import column
-from coordinator_core.groups.model import ClassicGroup, Group, OffsetKey, TransactionOutcome
+from coordinator_core.groups.model import ClassicGroup, OffsetKey, TransactionOutcome
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.lifecycle.compact_plan import Extra
 from coordinator_core.lifecycle.compact_scan import NewestRecords
@@ -54,7 +54,8 @@ class ProofFailedError(RegroupError):
 class Difference:
     """One answer that the output would change. ``record_offset`` is that of the input's record, or -1.
 
-    ``stops_at`` is the record at which a loader of the output stops, -1 where that is not the difference.
+    ``stops_at`` is the record at which a loader of the output stops, -1 where that is not the difference;
+    ``is_ghost``: the input has the group only because offsets of it were committed.
     """
 
     profile: str
@@ -64,6 +65,7 @@ class Difference:
     record_offset: int
     detail: str
     stops_at: int = -1
+    is_ghost: bool = False
 
     def __str__(self) -> str:
         what = (
@@ -83,9 +85,9 @@ def differences(
     The classes must be those of the same profiles in the same order.
     """
     for old, new in zip(before, after, strict=True):
-        yield from _table_differences(old.name, "committed offset", old.merged.offsets, new.merged.offsets, moved)
-        pending = _Whole(old.merged.pending), _Whole(new.merged.pending)
-        yield from _table_differences(old.name, "pending offset", *pending, moved)
+        yield from table_differences(old.name, "committed offset", old.merged.offsets, new.merged.offsets, moved)
+        pending = WholeTable(old.merged.pending), WholeTable(new.merged.pending)
+        yield from table_differences(old.name, "pending offset", *pending, moved)
         yield from _transaction_differences(old, new, moved)
         releases = {release.profile.name: release for release in new.releases}
         for release in old.releases:
@@ -95,7 +97,9 @@ def differences(
 
 
 @dataclass(frozen=True)
-class _Whole:
+class WholeTable:
+    """Rows (``merge.schema.OffsetRows``) of a table."""
+
     table: pa.Table
 
     @property
@@ -105,10 +109,14 @@ class _Whole:
     def blocks(self, block_rows: int = 1 << 20) -> Iterator[pa.Table]:
         yield self.table
 
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        yield self.table.select(columns)
 
-def _table_differences(
+
+def table_differences(
     profile: str, kind: str, before: RowBlocks, after: RowBlocks, moved: OffsetMap | None
 ) -> Iterator[Difference]:
+    """Differences between rows of committed offsets, or of pending ones."""
     # Blocks of the same rows are cut alike.
     pairs = zip_longest(before.blocks(_BLOCK_ROWS), after.blocks(_BLOCK_ROWS))
     if all(None not in (old, new) and _compared(old, moved).equals(_compared(new, None)) for old, new in pairs):
@@ -167,7 +175,8 @@ def _group_differences(old: ReleaseGroups, new: ReleaseGroups, moved: OffsetMap 
         ours, theirs = old.groups.get(group_id), new.groups.get(group_id)
         if (ours if moved is None else with_record_offsets(ours, moved)) != theirs:
             detail = "is gone" if theirs is None else "is new" if ours is None else "is another"
-            yield Difference(profile.name, "group", group_id, None, -1, detail)
+            is_ghost = isinstance(ours, ClassicGroup) and ours.record_offset is None
+            yield Difference(profile.name, "group", group_id, None, -1, detail, is_ghost=is_ghost)
     known = {failure.record_offset for failure in old.load_failures}
     if moved is not None and known:
         known = set(moved(np.array(sorted(known), np.int64)).tolist())
@@ -210,62 +219,78 @@ def _with_record_offsets(named: dict[str, Any], moved: OffsetMap) -> dict[str, A
     return found
 
 
-def records_behind(
-    found: Iterable[Difference],
-    newest: NewestRecords,
-    before: Sequence[CommitClass],
-    end_offset: int,
-) -> Extra:
-    """Records without which the answers in ``found`` change: those that the input's state names, and the
-    newest value, tombstone and aborted record of every key that the answer is about."""
-    offsets: set[int] = set()
-    offset_keys: set[OffsetKey] = set()
-    groups: set[str] = set()
-    ghosts: set[str] = set()
-    stops: set[int] = set()
-    for difference in found:
-        offsets.add(difference.record_offset)
-        stops.add(difference.stops_at)
-        if difference.offset_key is not None:
-            offset_keys.add(difference.offset_key)
-        elif difference.group_id is not None:
-            kept = _group_before(difference, before)
-            is_ghost = isinstance(kept, ClassicGroup) and kept.record_offset is None
-            (ghosts if is_ghost else groups).add(difference.group_id)
-    last_commit: dict[str, tuple[int, int]] = {}
-    columns = ["offset", "value_offset", "aborted_offset"]
-    for row, (offset, value, aborted) in enumerate(newest.rows[columns].tolist()):
-        key_type, group_id, offset_key = subject(newest.key(row))
-        if group_id is None:
-            continue
-        if offset_key in offset_keys or offset in stops or (group_id in groups and key_type > 1):
-            offsets.update((offset, value, aborted))
-        elif group_id in ghosts and offset_key is not None:
-            commit = max(value, aborted), offset
-            last_commit[group_id] = max(last_commit.get(group_id, commit), commit)
-    for pair in last_commit.values():
-        offsets.update(pair)
+@dataclass(frozen=True)
+class Subjects:
+    """Record offsets, offset keys and groups that differences are about.
+
+    ``ghosts`` are groups without a record of their own; at ``stops`` a loader of the output stops.
+    """
+
+    offsets: frozenset[int]
+    offset_keys: frozenset[OffsetKey]
+    groups: frozenset[str]
+    ghosts: frozenset[str]
+    stops: frozenset[int]
+
+    @classmethod
+    def of(cls, found: Iterable[Difference]) -> Subjects:
+        found = list(found)
+        named = [each for each in found if each.offset_key is None and each.group_id is not None]
+        return cls(
+            offsets=frozenset(each.record_offset for each in found),
+            offset_keys=frozenset(each.offset_key for each in found if each.offset_key is not None),
+            groups=frozenset(each.group_id for each in named if each.group_id is not None and not each.is_ghost),
+            ghosts=frozenset(each.group_id for each in named if each.group_id is not None and each.is_ghost),
+            stops=frozenset(each.stops_at for each in found if each.stops_at >= 0),
+        )
+
+    @property
+    def all_groups(self) -> set[str]:
+        return {*self.groups, *self.ghosts, *(offset_key.group_id for offset_key in self.offset_keys)}
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Records of some keys that :class:`Subjects` depend on: the newest value, tombstone and aborted record of each.
+
+    ``last_commits`` has the newest commit of each ghost among these keys, and the record behind it; ``stopped`` are
+    groups of records at which a loader stops.
+    """
+
+    offsets: frozenset[int]
+    last_commits: Mapping[str, tuple[int, int]]
+    stopped: frozenset[str]
+
+    @classmethod
+    def of(cls, subjects: Subjects, newest: NewestRecords) -> Behind:
+        offsets: set[int] = set()
+        stopped: set[str] = set()
+        last_commits: dict[str, tuple[int, int]] = {}
+        columns = ["offset", "value_offset", "aborted_offset"]
+        for row, (offset, value, aborted) in enumerate(newest.rows[columns].tolist()):
+            key_type, group_id, offset_key = subject(newest.key(row))
+            if group_id is None:
+                continue
+            if offset in subjects.stops:
+                stopped.add(group_id)
+            is_named = offset_key in subjects.offset_keys or (group_id in subjects.groups and key_type > 1)
+            if is_named or offset in subjects.stops:
+                offsets.update((offset, value, aborted))
+            elif group_id in subjects.ghosts and offset_key is not None:
+                commit = max(value, aborted), offset
+                last_commits[group_id] = max(last_commits.get(group_id, commit), commit)
+        return cls(frozenset(offsets), last_commits, frozenset(stopped))
+
+
+def records_behind(subjects: Subjects, behind: Sequence[Behind], end_offset: int) -> Extra:
+    """Records before ``end_offset`` without which the answers change: those that the input's state names, and those
+    of all keys, of which each of ``behind`` has some."""
+    last_commits: dict[str, tuple[int, int]] = {}
+    for part in behind:
+        for group_id, commit in part.last_commits.items():
+            last_commits[group_id] = max(last_commits.get(group_id, commit), commit)
+    offsets = subjects.offsets.union(*(part.offsets for part in behind), *last_commits.values())
     return Extra(frozenset(offset for offset in offsets if 0 <= offset < end_offset))
-
-
-def groups_behind(found: Iterable[Difference], newest: NewestRecords) -> set[str]:
-    """The groups that the answers in ``found`` are about."""
-    found = list(found)
-    groups = {difference.group_id for difference in found if difference.group_id is not None}
-    stops = {difference.stops_at for difference in found if difference.stops_at >= 0}
-    for row in np.flatnonzero(np.isin(newest.rows["offset"], sorted(stops))).tolist():
-        group_id = subject(newest.key(row))[1]
-        if group_id is not None:
-            groups.add(group_id)
-    return groups
-
-
-def _group_before(difference: Difference, before: Sequence[CommitClass]) -> Group | None:
-    for commits in before:
-        for release in commits.releases:
-            if release.profile.name == difference.profile:
-                return release.groups.get(difference.group_id or "")
-    return None
 
 
 def subject(key: bytes) -> tuple[int, str | None, OffsetKey | None]:

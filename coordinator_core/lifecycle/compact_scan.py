@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import crc32c
 import numpy as np
+import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
@@ -43,7 +44,7 @@ from coordinator_core.log.reader import (
     parse_entry_batch,
     read_segment,
 )
-from coordinator_core.log.types import Batch, ControlType, PartitionLog, SegmentFile
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, SegmentFile
 from coordinator_core.log.writer import keys_of_batch
 
 T = TypeVar("T")
@@ -52,6 +53,8 @@ Kernel = Callable[[memoryview, int], tuple[int, int]]
 """Passes over the batches of a segment from a position on; returns a ``Stop`` and the position reached."""
 
 _LIMITS = Limits()
+MAX_RECORDS = _LIMITS.max_records
+"""Most records of a batch."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,12 @@ class NewestRecords:
         found: bytes = self._keys.key(row)
         return found
 
+    def keys(self) -> pa.Array:
+        """The keys of all rows, of type ``large_binary``, in the memory in which they are."""
+        ends = np.append(array_of(self._keys.keys)["start"][: len(self.rows)], self._keys.data_used)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(array_of(self._keys.data))]
+        return pa.Array.from_buffers(pa.large_binary(), len(self.rows), buffers)
+
     def key_types(self) -> Int64s:
         """Record type of every key by its first two bytes; -1 for shorter ones."""
         keys = array_of(self._keys.keys)[: len(self.rows)]
@@ -182,10 +191,33 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
     ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at. Kafka's cleaner looks at none
     (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a batch that it keeps whole keeps its wrong CRC.
     """
+    checks = [(segment, end, not as_broker or is_verified(log, end)) for segment, end in ranges_to_scan(log)]
+    return _scan_of(log, checks, workers)
+
+
+def has_producers(scan: LogScan) -> bool:
+    """Whether batches have producer ids."""
+    return bool((scan.index["producer_id"] != NO_PRODUCER_ID).any())
+
+
+Range = tuple[SegmentFile, int | None]
+"""A segment, and the offset that it must not reach."""
+
+
+def ranges_to_scan(log: PartitionLog) -> list[Range]:
+    """The segments that have a part of the log."""
     start = log.log_start_offset or 0
-    ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
-    checks = {segment: not as_broker or is_verified(log, end) for segment, end in ranges}
-    indexed = _side_by_side(lambda item: _index_segment(*item, start, checks[item[0]]), ranges, workers)
+    return [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
+
+
+def scan_ranges(log: PartitionLog, ranges: Sequence[Range]) -> LogScan:
+    """The same as :func:`scan_log` of some segments of ``log``, which needs to have none itself."""
+    return _scan_of(log, [(segment, end, True) for segment, end in ranges], workers=1)
+
+
+def _scan_of(log: PartitionLog, checks: Sequence[tuple[SegmentFile, int | None, bool]], workers: int) -> LogScan:
+    start = log.log_start_offset or 0
+    indexed = _side_by_side(lambda item: _index_segment(item[0], item[1], start, item[2]), checks, workers)
     for number, segment in enumerate(indexed):
         segment.rows["segment"] = number
     return LogScan(
@@ -196,6 +228,26 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
         sum(segment.records for segment in indexed),
         max((segment.last_base_offset for segment in indexed), default=-1),
         max((segment.next_offset for segment in indexed), default=0),
+    )
+
+
+def join_scans(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
+    """The scan of ``log``, of whose segments each of ``scans`` has some, in log order."""
+    indexes = [_rows([])]
+    segments: list[ScannedSegment] = []
+    for scan in scans:
+        index = scan.index.copy()
+        index["segment"] += len(segments)
+        indexes.append(index)
+        segments += scan.segments
+    return LogScan(
+        log,
+        tuple(segments),
+        np.concatenate(indexes),
+        sum(scan.batches for scan in scans),
+        sum(scan.records for scan in scans),
+        max((scan.last_base_offset for scan in scans), default=-1),
+        max((scan.log_end_offset for scan in scans), default=0),
     )
 
 
@@ -216,7 +268,7 @@ def _index_segment(
 ) -> _IndexedSegment:
     """Batches wholly below ``start_offset`` are no part of the log: their records are not looked at."""
     data = segment_bytes(segment)
-    bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
+    bounds = Bounds(_LIMITS.max_batch_bytes, MAX_RECORDS)
     bounds.last_offset = last_offset_of(segment, end_offset)
     bounds.check_crc = checks_crc
     index = BatchIndex(segment.base_offset)
@@ -329,7 +381,7 @@ def newest_records(scan: LogScan, *, aborted: Int64s, end_offset: int, workers: 
     )
     for later in tables[1:]:
         merge_newest(later, tables[0])
-    return NewestRecords(tables[0] if tables else NewestTable(_LIMITS.max_records))
+    return NewestRecords(tables[0] if tables else NewestTable(MAX_RECORDS))
 
 
 def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
@@ -356,7 +408,7 @@ def _newest_of(
     chunk: Sequence[ScannedSegment], records: int, start_offset: int, end_offset: int, aborted: Int64s
 ) -> NewestTable:
     """The newest records of some segments, which have about so many records."""
-    table = NewestTable(_LIMITS.max_records, records, sum(scanned.size for scanned in chunk))
+    table = NewestTable(MAX_RECORDS, records, sum(scanned.size for scanned in chunk))
 
     def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:
         stopped, position = enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)

@@ -7,7 +7,7 @@ of them; the groups are replayed for each release.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -20,7 +20,7 @@ from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.schema import MergedPartition
-from coordinator_core.merge.shards import combine_shards
+from coordinator_core.merge.shards import MergedShard, combine_shards
 from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
     FACTS_BESIDE_LOADING,
@@ -29,6 +29,9 @@ from coordinator_core.releases import (
     Profile,
     profile_for,
 )
+
+Alike = tuple[Profile, ...]
+"""Profiles that differ in nothing that a log holds."""
 
 _NEWEST_VERSION = 4
 _ANY_TYPE = frozenset(range(-1, 32))
@@ -63,9 +66,7 @@ class CommitClass:
         return self.releases[0].profile.name
 
 
-def proof_profiles(
-    profile: Profile, key_types: Collection[int] | None, *, with_producers: bool
-) -> list[tuple[Profile, ...]]:
+def proof_profiles(profile: Profile, key_types: Collection[int] | None, *, with_producers: bool) -> list[Alike]:
     """``profile`` first, then one of every other family: together those that differ in nothing for a log of
     these record types (``None``: of any), ``with_producers`` or without."""
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
@@ -106,7 +107,7 @@ def proof_profiles(
 
 def states_of(
     log: PartitionLog,
-    profiles: Sequence[tuple[Profile, ...]],
+    profiles: Sequence[Alike],
     *,
     with_producers: bool,
     check_crc: bool = True,
@@ -117,36 +118,58 @@ def states_of(
     ``with_producers`` says that batches of ``log`` have producer ids or are control batches; without, all
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
     """
-    main = profiles[0][0]
     allowance = standing_allowance(log.size)
-    classes: dict[FoldRules, list[tuple[Profile, ...]]] = {}
+    found = []
+    for rules, members in commit_classes(profiles, with_producers=with_producers).items():
+        folds = _folds(log, rules, check_crc=check_crc, workers=workers)
+        shards = merged_shards(folds, members, profiles[0][0], log.offsets_partition, allowance)
+        if shards:
+            found.append(commit_class({alike: combine_shards([shard]) for alike, shard in shards.items()}))
+    return found
+
+
+def commit_classes(profiles: Sequence[Alike], *, with_producers: bool) -> dict[FoldRules, list[Alike]]:
+    """The ``profiles`` by the rules that their commits are folded by. The first of each reads all that others do."""
+    main = profiles[0][0]
+    classes: dict[FoldRules, list[Alike]] = {}
     for alike in profiles:
         rules = _commit_rules(alike[0], with_producers=with_producers)
         classes.setdefault(rules, []).append(alike)
-    found = []
-    for rules, members in classes.items():
+    for members in classes.values():
         # The commits go to the first, which must not drop out before the others do.
         members.sort(key=lambda alike: (alike[0] is main, *_newest_versions(alike[0])), reverse=True)
-        merges = {alike: PartitionMerge(alike[0], log.offsets_partition, allowance) for alike in members}
-        for fold in _folds(log, rules, check_crc=check_crc, workers=workers):
-            for alike in [*merges]:
-                if alike[0] is not main and not _reads_commits(alike[0], fold):
-                    del merges[alike]
-            whole = fold
-            for alike, merge in merges.items():
-                merge.add(replace(fold, rules=FoldRules.of(alike[0])))
-                if fold is whole:
-                    fold = _without_commits(whole)
-            if not merges:
-                break
-        states = {alike: combine_shards([merge.finish()]) for alike, merge in merges.items()}
-        if states:
-            releases = tuple(
-                ReleaseGroups(alike[0], alike[1:], state.groups, tuple(state.load_failures))
-                for alike, state in states.items()
-            )
-            found.append(CommitClass(next(iter(states.values())), releases))
-    return found
+    return classes
+
+
+def merged_shards(
+    folds: Iterable[SegmentFold], members: Sequence[Alike], main: Profile, offsets_partition: int, allowance: int
+) -> dict[Alike, MergedShard]:
+    """State after ``folds`` by each of the ``members`` of a class; only the first has commits.
+
+    One that cannot read a commit is left out, unless it is ``main``. Folds of a shard must be merged by members that
+    :func:`reads_commits` is true of: not all of them tell what the log holds.
+    """
+    merges = {alike: PartitionMerge(alike[0], offsets_partition, allowance) for alike in members}
+    for fold in folds:
+        for alike in [*merges]:
+            if alike[0] != main and not reads_commits(alike[0], fold.counts.commits):
+                del merges[alike]
+        whole = fold
+        for alike, merge in merges.items():
+            merge.add(replace(fold, rules=FoldRules.of(alike[0])))
+            if fold is whole:
+                fold = _without_commits(whole)
+        if not merges:
+            break
+    return {alike: merge.finish() for alike, merge in merges.items()}
+
+
+def commit_class(states: Mapping[Alike, MergedPartition]) -> CommitClass:
+    """The class whose members have these states."""
+    releases = tuple(
+        ReleaseGroups(alike[0], alike[1:], state.groups, tuple(state.load_failures)) for alike, state in states.items()
+    )
+    return CommitClass(next(iter(states.values())), releases)
 
 
 def _commit_rules(profile: Profile, *, with_producers: bool) -> FoldRules:
@@ -165,9 +188,10 @@ def _newest_versions(profile: Profile) -> tuple[int, int]:
     return profile.max_offset_value_version, profile.max_legacy_offset_value_version
 
 
-def _reads_commits(profile: Profile, fold: SegmentFold) -> bool:
+def reads_commits(profile: Profile, versions: Iterable[tuple[int, int | None]]) -> bool:
+    """Whether the release reads commits of these key types and value versions (``None``: of tombstones)."""
     newest = dict(zip((1, 0), _newest_versions(profile), strict=True))
-    return all(version is None or version <= newest[key_type] for key_type, version in fold.counts.commits)
+    return all(version is None or version <= newest[key_type] for key_type, version in versions)
 
 
 def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int) -> Iterator[SegmentFold]:

@@ -459,7 +459,7 @@ ELSEWHERE = {
     "spark_apps/quality.py:execute": "for the process that waits for it",
     "spark_apps/reconcile.py:execute": "for the process that waits for it",
     "spark_apps/tasks.py:_staged": OF_ATTEMPT,
-    "spark_apps/tasks.py:cut": OF_ATTEMPT,
+    "coordinator_core/merge/cuts.py:cut_folds": OF_ATTEMPT,
 }
 """Places that no row enters: the test that they have, or why they need none."""
 

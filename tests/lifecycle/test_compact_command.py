@@ -123,17 +123,17 @@ def test_a_batch_written_wrong_is_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = write_segment(tmp_path, commits((0, 1), (0, 2), (1, 3)))
-    written = compact._Compaction._write
+    written = compact.write_segments
 
-    def damaged(self: Any, plan: Any) -> Any:
-        result = written(self, plan)
+    def damaged(*arguments: Any) -> Any:
+        result = written(*arguments)
         path = Path(result[1].segments[0].path)
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
         return result
 
-    monkeypatch.setattr(compact._Compaction, "_write", damaged)
+    monkeypatch.setattr(compact, "write_segments", damaged)
     code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)
     assert (code, "the output is not valid" in err) == (4, True)
     assert not (tmp_path / "out").exists()

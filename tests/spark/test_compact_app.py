@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from coordinator_core.lifecycle.approved import (
     read_plan,
     write_plan,
 )
+from coordinator_core.lifecycle.compact_parts import PartSizes
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.forecast import forecast
 from coordinator_core.log.discovery import discover
@@ -39,7 +41,13 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("shared")
-def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_both_engines_write_the_same_bytes(
+    in_parts: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_parts:
+        sizes = PartSizes(segments=1, newest=2_000, folds=4_000)
+        monkeypatch.setattr(compact, "compact_all", partial(compact.compact_all, bytes_per_task=500, sizes=sizes))
     snapshot = str(case("k431-txn").paths[0])
     assert regroup(["compact", snapshot, "--output", str(tmp_path / "local"), *RULES, "--format", "json"]) == 0
     local = json.loads(capfd.readouterr().out)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import read_pin, write_pin
 from coordinator_core.fold.tasks import fold_tasks
@@ -26,7 +27,7 @@ from coordinator_core.runs.state_hash import TableDigests, state_hash
 from spark_apps import tasks
 from spark_apps.packing import Work, share_out
 from spark_apps.replay_tasks import ReplayTask, Written
-from spark_apps.tasks import Answer, FileRange, WholePartition
+from spark_apps.tasks import Answer, WholePartition
 from tests.scale.many_segments import task_bytes, works, write_segments
 
 from ..cases import case

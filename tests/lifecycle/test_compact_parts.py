@@ -1,0 +1,88 @@
+"""A partition compacted in parts: the directory and the report of a compaction in one place, whatever the parts."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts
+from coordinator_core.lifecycle.compact_plan import CompactionRules
+from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_write import OutputFormat
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.releases import profile_for, profile_for_release
+from tests.cases import case as case_of
+from tests.examples import examples
+from tests.fold.parity import write_log
+from tests.fold.random_logs import Log, contended_logs, logs
+from tests.lifecycle.test_compact_corpus import ONE_OF_EACH
+from tests.lifecycle.test_compact_random import NOW_MS
+
+T = TypeVar("T")
+R = TypeVar("R")
+SMALL = PartSizes(segments=1, newest=2000, folds=4000)
+
+
+def elsewhere(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """As tasks: what goes there and comes back is pickled."""
+    call: Any = pickle.loads(pickle.dumps(function))
+    return [pickle.loads(pickle.dumps(call(pickle.loads(pickle.dumps(item))))) for item in items]
+
+
+def in_parts(log: PartitionLog, target: Path, options: CompactionOptions, sizes: PartSizes = SMALL) -> CompactionReport:
+    target.mkdir()
+    return compact_in_parts(log, str(target), options, elsewhere, sizes)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_the_result_is_that_of_one_place(name: str, tmp_path: Path) -> None:
+    case = case_of(name)
+    options = CompactionOptions(
+        profile_for_release(case.release, case.coordinator), CompactionRules(1_900_000_000_000), segment_bytes=20_000
+    )
+    for log in discover([str(path) for path in case.paths]).partitions:
+        there, here = (tmp_path / f"{log.offsets_partition}-{name}" for name in ("parts", "one"))
+        assert in_parts(log, there, options) == compact_partition(log, here, options)
+        assert files(there) == files(here)
+
+
+@pytest.mark.parametrize("sizes", [SMALL, PartSizes(segments=300, newest=100_000, folds=100_000), PartSizes()])
+@examples(8)
+@given(
+    log=st.one_of(logs, contended_logs),
+    cuts=st.sets(st.integers(1, 13), max_size=4),
+    end_offset=st.one_of(st.none(), st.integers(0, 14)),
+    convert=st.booleans(),
+    codec=st.sampled_from([None, Codec.NONE, Codec.ZSTD]),
+    name=st.sampled_from(["J3", "S4"]),
+)
+def test_random_logs(
+    sizes: PartSizes, log: Log, cuts: set[int], end_offset: int | None, convert: bool, codec: Codec | None, name: str
+) -> None:
+    rules = CompactionRules(NOW_MS, end_offset=end_offset)
+    options = CompactionOptions(profile_for(name), rules, OutputFormat(convert=convert, codec=codec))
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        (place / "log").mkdir()
+        written = write_log(place / "log", log, (cut for cut in cuts if cut < len(log.batches)))
+        results = []
+        for target, function in ((place / "one", compact_partition), (place / "parts", in_parts)):
+            try:
+                more = {"sizes": sizes} if function is in_parts else {}
+                results.append((function(written, target, options, **more), files(target)))
+            except ProofFailedError as error:
+                results.append((str(error), None))
+        assert results[0] == results[1]
