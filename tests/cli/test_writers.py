@@ -437,6 +437,11 @@ ELSEWHERE = {
     "coordinator_core/lifecycle/forecast_publish.py:ForecastPart.write": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
+    "coordinator_core/lifecycle/compact_newest.py:store_newest": OF_ATTEMPT,
+    "coordinator_core/lifecycle/compact_newest.py:store_survivors": OF_ATTEMPT,
+    "coordinator_core/lifecycle/compact_parts.py:_fold": OF_ATTEMPT,
+    "coordinator_core/lifecycle/compact_parts.py:_write": OF_ATTEMPT,
+    "coordinator_core/merge/cuts.py:cut_folds": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,
     "coordinator_core/storage.py:_write_remote": (
         "tests/log/test_conditional.py::test_where_a_file_is_seen_while_it_is_written_it_is_renamed"
@@ -459,7 +464,6 @@ ELSEWHERE = {
     "spark_apps/quality.py:execute": "for the process that waits for it",
     "spark_apps/reconcile.py:execute": "for the process that waits for it",
     "spark_apps/tasks.py:_staged": OF_ATTEMPT,
-    "coordinator_core/merge/cuts.py:cut_folds": OF_ATTEMPT,
 }
 """Places that no row enters: the test that they have, or why they need none."""
 
