@@ -9,7 +9,6 @@ partition is written again. Any difference that is left is a failed proof.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -22,9 +21,14 @@ from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.fold.segments import forget_folds
-from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
-from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
+from coordinator_core.lifecycle.compact_expire import (
+    Expired,
+    OffsetsLeft,
+    groups_changed,
+    prove_expired,
+    write_tombstones,
+)
 from coordinator_core.lifecycle.compact_output import base_offset, has_leader_epochs, write_beside, write_segments
 from coordinator_core.lifecycle.compact_plan import (
     CompactionPlan,
@@ -44,11 +48,10 @@ from coordinator_core.lifecycle.compact_proof import (
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, has_producers, scan_log
 from coordinator_core.lifecycle.compact_states import Alike, CommitClass, proof_profiles, states_of
 from coordinator_core.lifecycle.compact_write import OutputFormat, SameBytes, write_survivors
-from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.repartition import MOST_PARTITIONS
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec, PartitionLog, SegmentFile
+from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import store_rows
 from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile
@@ -138,6 +141,10 @@ class CompactionReport:
             segments=output.segments,
         )
 
+    def with_expired(self, expired: Expired) -> CompactionReport:
+        """The report of a log to which tombstones were added."""
+        return replace(self, expired_offsets=expired.offsets.count, expired_groups=len(expired.groups))
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -158,6 +165,12 @@ class CompactionOptions:
     offsets_retention_ms: int | None = None
     approved: Mapping[int, str] | None = None
     offsets_partitions: int | None = None
+
+    def check_approved(self, expired: Expired) -> None:
+        """:class:`ProofFailedError` where other tombstones were approved."""
+        number = expired.offsets_partition
+        if self.approved is not None and self.approved.get(number) != expired.sha256:
+            raise ProofFailedError(f"offsets partition {number}: other records expire than were planned")
 
     @classmethod
     def chosen(
@@ -205,47 +218,43 @@ def compact_partition(
     Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; the output so far is worth
     nothing.
     """
-    if options.offsets_retention_ms is None:
-        return _compacted(log, target, options, workers)
-    directory = target / f".expiry-{log.offsets_partition}"
-    try:
-        expired, plan = _expired(log, directory, options, workers)
-        report = _compacted(expired, target, options, workers)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    return replace(report, expired_offsets=len(plan.expired_offset_keys()), expired_groups=len(plan.deleted_groups()))
-
-
-def _compacted(log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> CompactionReport:
     with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
+        expired = _expired(log, directory, options, workers)
+        if expired is not None:
+            log = expired.added_to(log)
         steps = _InOnePlace(log, target, options, workers, os.path.join(directory, "offsets"))
-        return steps.report(until_proved(steps))
+        report = steps.report(until_proved(steps))
+    return report if expired is None else report.with_expired(expired)
 
 
-def _expired(
-    log: PartitionLog, directory: Path, options: CompactionOptions, workers: int
-) -> tuple[PartitionLog, ExpiryPlan]:
-    """The log with the tombstones of expired offsets and groups, which were proved to do that and nothing else."""
-    assert options.offsets_retention_ms is not None
-    before = _state(log, options.profile, workers)
-    plan = plan_expiry(
+def _expired(log: PartitionLog, directory: str, options: CompactionOptions, workers: int) -> Expired | None:
+    """What expires, where that is asked for; it was proved that its tombstones delete that and nothing else."""
+    if options.offsets_retention_ms is None:
+        return None
+
+    def merged(of_log: PartitionLog, name: str) -> MergedPartition:
+        states = states_of(of_log, [(options.profile,)], with_producers=True, workers=workers)
+        (commits,) = _in_files(states, os.path.join(directory, name))
+        return commits.merged
+
+    before = merged(log, "before")
+    expired = write_tombstones(
+        log,
         before,
         options.profile,
         now_ms=options.rules.now_ms,
         offsets_retention_ms=options.offsets_retention_ms,
+        path=os.path.join(directory, "tombstones.log"),
     )
-    if options.approved is not None and options.approved.get(log.offsets_partition) != plan.digest():
-        raise ProofFailedError(f"offsets partition {log.offsets_partition}: other records expire than were planned")
-    if not plan.tombstones:
-        return log, plan
-    expired = with_tombstones(log, scan_log(log, workers=workers), plan, directory)
-    prove_expired(before, _state(expired, options.profile, workers), plan)
-    return expired, plan
-
-
-def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
-    (commits,) = states_of(log, [(profile,)], with_producers=True, workers=workers)
-    return commits.merged.to_state(whole_metadata=False)
+    options.check_approved(expired)
+    if expired.segment is not None:
+        after = merged(expired.added_to(log), "after")
+        left = OffsetsLeft.of(before.offsets, after.offsets)
+        wrong = groups_changed(before.groups, after.groups, expired.groups, left.groups)
+        if before.pending != after.pending:
+            wrong.append("offsets of open transactions")
+        prove_expired(expired, [left], wrong)
+    return expired
 
 
 class _InOnePlace:

@@ -87,7 +87,7 @@ from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
-from coordinator_core.merge.schema import OFFSETS
+from coordinator_core.merge.schema import NoRows
 from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
 from coordinator_core.releases import Profile
 from coordinator_core.runs.table_directory import message_path, staging_path
@@ -501,9 +501,6 @@ def _cut(places: Sequence[FileRange], offsets_partition: int, shards: int, direc
     return cut_folds(offsets_partition, contents, shards, message_path(directory, "shards"))
 
 
-_NO_ROWS = WholeTable(OFFSETS.empty_table())
-
-
 def _compare_shard(
     places: tuple[Sequence[FileRange], Sequence[FileRange]],
     members: Sequence[Alike],
@@ -525,7 +522,7 @@ def _compare_shard(
 
     def rest(shards: Mapping[Alike, MergedShard]) -> tuple[StoredShard, ...]:
         return tuple(
-            replace(shard, offsets=_NO_ROWS, pending=shard.pending.slice(0, 0)).stored(message_path(directory, "rest"))
+            replace(shard, offsets=NoRows(), pending=shard.pending.slice(0, 0)).stored(message_path(directory, "rest"))
             for shard in shards.values()
         )
 

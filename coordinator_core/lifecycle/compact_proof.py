@@ -98,7 +98,7 @@ def differences(
 
 @dataclass(frozen=True)
 class WholeTable:
-    """Rows (``merge.schema.OffsetRows``) of a table."""
+    """Rows (``merge.schema.RowBlocks``) of a table."""
 
     table: pa.Table
 
@@ -108,9 +108,6 @@ class WholeTable:
 
     def blocks(self, block_rows: int = 1 << 20) -> Iterator[pa.Table]:
         yield self.table
-
-    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        yield self.table.select(columns)
 
 
 def table_differences(

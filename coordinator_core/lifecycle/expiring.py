@@ -83,6 +83,12 @@ class Tombstones:
             return of_offsets
         return np.concatenate([of_offsets, np.array(of_others, of_offsets.dtype)])[self.order]
 
+    @property
+    def names_of_offsets(self) -> tuple[pa.Array, pa.Array]:
+        """Group id and topic of each committed offset."""
+        group, topic = self.group_ids.take(pa.array(self.group)), self.topics.take(pa.array(self.topic))
+        return group, topic
+
     def digested_keys(self) -> pa.Array:
         """:meth:`Tombstone.digested_key` of each (binary)."""
         together = self.group.astype(np.int64) * len(self.topics) + self.topic

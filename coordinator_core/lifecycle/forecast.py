@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def forecast(
 
     Where the sweep fails, there are none.
     """
-    state = replace(merged, offsets=_NoRows()).to_state(whole_metadata=False)
+    state = merged.without_offsets()
     swept = sweep_columns(merged, state, profile, now_ms=now_ms, offsets_retention_ms=offsets_retention_ms)
     digest = hashlib.sha256()
     tombstones = later = 0
@@ -173,13 +173,3 @@ def _texts(texts: pa.Array, numbers: pa.Array) -> pa.Array:
     is_used[-1] = False
     indices = column((np.cumsum(is_used, dtype=np.int32) - 1)[places], numbers.is_null().to_numpy(zero_copy_only=False))
     return pa.DictionaryArray.from_arrays(indices, texts.filter(pa.array(is_used[:-1])))
-
-
-class _NoRows:
-    num_rows = 0
-
-    def blocks(self, block_rows: int = 0) -> Iterator[pa.Table]:
-        return iter(())
-
-    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return iter(())

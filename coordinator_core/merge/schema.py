@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -112,6 +112,18 @@ class OffsetRows(RowBlocks, Protocol):
         """All rows, with these ``columns``, as :func:`with_dictionaries` has them; some at a time."""
 
 
+class NoRows:
+    """:class:`OffsetRows` without any."""
+
+    num_rows = 0
+
+    def blocks(self, block_rows: int = 0) -> Iterator[pa.Table]:
+        return iter(())
+
+    def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return iter(())
+
+
 @dataclass
 class MergedPartition:
     """State of one offsets partition.
@@ -136,6 +148,10 @@ class MergedPartition:
     @cached_property
     def groups(self) -> dict[str, Group]:
         return self.tell_groups()
+
+    def without_offsets(self) -> PartitionState:
+        """The same as Python objects but for the committed offsets."""
+        return replace(self, offsets=NoRows()).to_state(whole_metadata=False)
 
     def to_state(self, *, whole_metadata: bool = True, long_texts: LongTexts | None = None) -> PartitionState:
         """The same as Python objects, one for every offset.
