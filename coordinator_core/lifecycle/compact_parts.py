@@ -10,7 +10,7 @@ segments or a share of the keys; who asks for the steps holds batches of produce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,13 @@ from coordinator_core.fold.segments import fold_segment, forget_folds
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, Output, ProvedSegment
 from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
+from coordinator_core.lifecycle.compact_expire import (
+    Expired,
+    OffsetsLeft,
+    groups_changed,
+    prove_expired,
+    write_tombstones,
+)
 from coordinator_core.lifecycle.compact_newest import (
     BUCKETS,
     NewestFile,
@@ -83,11 +90,12 @@ from coordinator_core.lifecycle.compact_states import (
     reads_commits,
 )
 from coordinator_core.lifecycle.compact_write import OutputFormat, SameBytes, Sink, WrittenLog, write_survivors
+from coordinator_core.lifecycle.expiring import OFFSET_COLUMNS
 from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
-from coordinator_core.merge.schema import NoRows
+from coordinator_core.merge.schema import MergedPartition, NoRows
 from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
 from coordinator_core.releases import Profile
 from coordinator_core.runs.table_directory import message_path, staging_path
@@ -114,19 +122,21 @@ class PartSizes:
 def compact_in_parts(
     log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes = PartSizes()
 ) -> CompactionReport:
-    """As ``compact.compact_partition`` without expiry or new record offsets; ``target`` is a path or URI that all
-    tasks reach."""
+    """As ``compact.compact_partition`` without new record offsets; ``target`` is a path or URI that all tasks reach."""
     storage.make_directory(staging_path(target))
+    tasks = _Tasks(log.offsets_partition, target, run, sizes)
     try:
-        steps = _InParts(log, target, options, run, sizes)
-        return steps.report(until_proved(steps))
+        expired = None if options.offsets_retention_ms is None else _expired(log, options, tasks)
+        steps = _InParts(log if expired is None else expired.added_to(log), options, tasks)
+        report = steps.report(until_proved(steps))
+        return report if expired is None else report.with_expired(expired)
     finally:
         storage.delete_while_written(staging_path(target))
 
 
 def is_for_parts(options: CompactionOptions) -> bool:
     """Whether a compaction with these options can be done in parts."""
-    return options.offsets_retention_ms is None and not options.output.renumber
+    return not options.output.renumber
 
 
 @dataclass(frozen=True)
@@ -183,18 +193,51 @@ class _Compared:
     after: tuple[StoredShard, ...]
 
 
+@dataclass(frozen=True)
+class _Tasks:
+    """Where the steps of one offsets partition are done, and how much each takes; ``directory`` is that of the output,
+    in which messages between tasks are staged."""
+
+    offsets_partition: int
+    directory: str
+    run: Run
+    sizes: PartSizes
+
+    def parts_of(self, log: PartitionLog) -> list[list[Range]]:
+        """The segments of a log, some for each task."""
+        ranges = ranges_to_scan(log)
+        parts = _packed([segment.size for segment, _ in ranges], self.sizes.segments)
+        return [ranges[part.start : part.stop] for part in parts]
+
+    def folds(self, log: PartitionLog, rules: FoldRules, *, check_crc: bool) -> list[_StoredFold]:
+        head = replace(log, segments=())
+        fold = partial(_fold, log=head, rules=rules, check_crc=check_crc, directory=self.directory)
+        return [stored for answer in self.run(fold, self.parts_of(log)) for stored in answer]
+
+    def shards_for(self, folds: Sequence[_StoredFold]) -> int:
+        """The number of shards in which these folds are merged."""
+        return max(1, -(-sum(fold.size for fold in folds) // self.sizes.folds))
+
+    def cut(self, folds: Sequence[_StoredFold], shards: int) -> list[list[FileRange]]:
+        """Where the parts of each shard are."""
+        parts = _packed([fold.size for fold in folds], self.sizes.folds)
+        cut = partial(_cut, offsets_partition=self.offsets_partition, shards=shards, directory=self.directory)
+        cuts = self.run(cut, [[fold.place for fold in folds[part.start : part.stop]] for part in parts])
+        return [list(places) for places in zip(*(one.shards for one in cuts), strict=True)]
+
+
 class _InParts:
     """Steps (``compact_attempts.Steps``) of such a compaction."""
 
-    def __init__(self, log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes) -> None:
+    def __init__(self, log: PartitionLog, options: CompactionOptions, tasks: _Tasks) -> None:
         self._log = log
-        self._target = target
         self._options = options
-        self._run = run
-        self._sizes = sizes
+        self._tasks = tasks
+        self._target = tasks.directory
+        self._run = tasks.run
         self._input = self._read(log)
         self._cleaned: int | None = None
-        self._before: dict[FoldRules, list[CutFolds]] = {}
+        self._before: dict[FoldRules, list[list[FileRange]]] = {}
         self._classes: dict[FoldRules, list[Alike]] = {}
 
     @property
@@ -207,9 +250,7 @@ class _InParts:
 
     def _read(self, log: PartitionLog) -> _Log:
         """Scan a log and find its newest records."""
-        head, ranges = replace(log, segments=()), ranges_to_scan(log)
-        parts = _packed([segment.size for segment, _ in ranges], self._sizes.segments)
-        scans = self._run(partial(scan_ranges, head), [ranges[part.start : part.stop] for part in parts])
+        scans = self._run(partial(scan_ranges, replace(log, segments=())), self._tasks.parts_of(log))
         scan = join_scans(log, scans)
         facts = transaction_facts(scan, self._options.rules)
         stable, asked = facts.last_stable_offset, self._options.rules.end_offset
@@ -217,7 +258,7 @@ class _InParts:
         store = partial(_store_newest, end_offset=end_offset, directory=self._target)
         newest = self._run(store, [(part, facts.aborted) for part in scans])
         sizes = [sum(file.of_buckets(range(bucket, bucket + 1)).size for file in newest) for bucket in range(BUCKETS)]
-        return _Log(scans, scan, facts, end_offset, newest, _packed(sizes, self._sizes.newest))
+        return _Log(scans, scan, facts, end_offset, newest, _packed(sizes, self._tasks.sizes.newest))
 
     def _survivors(self, log: _Log, extra: Extra) -> list[_Survivors]:
         find = partial(
@@ -285,33 +326,20 @@ class _InParts:
         profiles = proof_profiles(self._options.profile, known, with_producers=with_producers)
         for rules, members in commit_classes(profiles, with_producers=with_producers).items():
             # Every CRC was checked by the scan.
-            folds = self._folds(self._log, rules, check_crc=False)
+            folds = self._tasks.folds(self._log, rules, check_crc=False)
             versions = frozenset().union(*(fold.versions for fold in folds))
             main = self._options.profile
             able = [alike for alike in members if alike[0] == main or reads_commits(alike[0], versions)]
             if able:
                 self._classes[rules] = able
-                self._before[rules] = self._cut(folds, max(1, -(-sum(f.size for f in folds) // self._sizes.folds)))
-
-    def _folds(self, log: PartitionLog, rules: FoldRules, *, check_crc: bool) -> list[_StoredFold]:
-        head, ranges = replace(log, segments=()), ranges_to_scan(log)
-        parts = _packed([segment.size for segment, _ in ranges], self._sizes.segments)
-        fold = partial(_fold, log=head, rules=rules, check_crc=check_crc, directory=self._target)
-        answers = self._run(fold, [ranges[part.start : part.stop] for part in parts])
-        return [stored for answer in answers for stored in answer]
-
-    def _cut(self, folds: Sequence[_StoredFold], shards: int) -> list[CutFolds]:
-        parts = _packed([fold.size for fold in folds], self._sizes.folds)
-        cut = partial(_cut, offsets_partition=self.offsets_partition, shards=shards, directory=self._target)
-        return self._run(cut, [[fold.place for fold in folds[part.start : part.stop]] for part in parts])
+                self._before[rules] = self._tasks.cut(folds, self._tasks.shards_for(folds))
 
     def differences(self) -> list[Difference]:
         found: list[Difference] = []
         for rules, members in self._classes.items():
             before = self._before[rules]
-            shards = len(before[0].shards)
             try:
-                after = self._cut(self._folds(self._result, rules, check_crc=True), shards)
+                after = self._tasks.cut(self._tasks.folds(self._result, rules, check_crc=True), len(before))
             except DamagedInputError as error:
                 raise ProofFailedError(f"the output is not valid: {error}") from None
             compare = partial(
@@ -322,11 +350,7 @@ class _InParts:
                 allowances=(standing_allowance(self._log.size), standing_allowance(self._result.size)),
                 directory=self._target,
             )
-            pairs = [
-                ([cut.shards[number] for cut in before], [cut.shards[number] for cut in after])
-                for number in range(shards)
-            ]
-            compared = self._run(compare, pairs)
+            compared = self._run(compare, list(zip(before, after, strict=True)))
             found += [difference for shard in compared for difference in shard.differences]
             (rest,) = self._run(partial(_compare_rest, members=members), [compared])
             found += rest
@@ -542,3 +566,93 @@ def _compare_rest(shards: Sequence[_Compared], members: Sequence[Alike]) -> list
 
     before, after = state([shard.before for shard in shards]), state([shard.after for shard in shards])
     return list(differences([before], [after], None))
+
+
+def _expired(log: PartitionLog, options: CompactionOptions, tasks: _Tasks) -> Expired:
+    """What expires; it was proved that its tombstones delete that and nothing else."""
+    profile = options.profile
+    ((rules, _),) = commit_classes([(profile,)], with_producers=True).items()
+    folds = tasks.folds(log, rules, check_crc=True)
+    places = tasks.cut(folds, tasks.shards_for(folds))
+    of_input = _Input(log.offsets_partition, profile, standing_allowance(log.size), tasks.directory)
+    sweep = partial(_sweep, log=log, options=options, of_input=of_input)
+    (expired,) = tasks.run(sweep, [tasks.run(partial(_merge_columns, of_input=of_input), places)])
+    options.check_approved(expired)
+    if expired.segment is None:
+        return expired
+    tombstones = replace(log, segments=(expired.segment,))
+    more = tasks.cut(tasks.folds(tombstones, rules, check_crc=True), len(places))
+    compare = partial(_compare_expired, of_input=of_input)
+    left = tasks.run(compare, [(old, [*old, *new]) for old, new in zip(places, more, strict=True)])
+    (wrong,) = tasks.run(partial(_compare_groups, expired=expired, of_input=of_input), [left])
+    prove_expired(expired, [part.offsets for part in left], wrong)
+    return expired
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The log that expires, as tasks merge it; they write to ``directory``."""
+
+    offsets_partition: int
+    profile: Profile
+    allowance: int
+    directory: str
+
+    def merged(self, places: Iterable[FileRange]) -> MergedShard:
+        """A shard, whose folds stand in these places."""
+        alike = (self.profile,)
+        shards = merged_shards(folds_in(places), [alike], self.profile, self.offsets_partition, self.allowance)
+        return shards[alike]
+
+    def without_offsets(self, shard: MergedShard) -> StoredShard:
+        return replace(shard, offsets=NoRows()).stored(message_path(self.directory, "rest"))
+
+    def combined(self, shards: Iterable[StoredShard]) -> MergedPartition:
+        return combine_shards([shard.read(self.profile) for shard in shards])
+
+
+@dataclass(frozen=True)
+class _Left:
+    """Offsets of a shard that stay, and the rest of its state before and after."""
+
+    offsets: OffsetsLeft
+    before: StoredShard
+    after: StoredShard
+    pending_is_same: bool
+
+
+def _merge_columns(places: Sequence[FileRange], of_input: _Input) -> StoredShard:
+    forget_folds()
+    return of_input.merged(places).stored(message_path(of_input.directory, "merged"), OFFSET_COLUMNS)
+
+
+def _sweep(shards: Sequence[StoredShard], log: PartitionLog, options: CompactionOptions, of_input: _Input) -> Expired:
+    assert options.offsets_retention_ms is not None
+    return write_tombstones(
+        log,
+        of_input.combined(shards),
+        options.profile,
+        now_ms=options.rules.now_ms,
+        offsets_retention_ms=options.offsets_retention_ms,
+        path=message_path(of_input.directory, "tombstones"),
+    )
+
+
+def _compare_expired(places: tuple[Sequence[FileRange], Sequence[FileRange]], of_input: _Input) -> _Left:
+    forget_folds()
+    before, after = (of_input.merged(side) for side in places)
+    return _Left(
+        OffsetsLeft.of(before.offsets, after.offsets),
+        of_input.without_offsets(before),
+        of_input.without_offsets(after),
+        before.pending == after.pending,
+    )
+
+
+def _compare_groups(left: Sequence[_Left], expired: Expired, of_input: _Input) -> list[str]:
+    """Groups and pending offsets that the tombstones change although they are not of the plan."""
+    before = of_input.combined(part.before for part in left)
+    after = of_input.combined(part.after for part in left)
+    with_offsets = frozenset().union(*(part.offsets.groups for part in left))
+    wrong = groups_changed(before.groups, after.groups, expired.groups, with_offsets)
+    return wrong if all(part.pending_is_same for part in left) else [*wrong, "offsets of open transactions"]

@@ -47,11 +47,15 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("retention_ms", [None, 3600_000])
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_the_result_is_that_of_one_place(name: str, tmp_path: Path) -> None:
+def test_the_result_is_that_of_one_place(name: str, retention_ms: int | None, tmp_path: Path) -> None:
     case = case_of(name)
     options = CompactionOptions(
-        profile_for_release(case.release, case.coordinator), CompactionRules(1_900_000_000_000), segment_bytes=20_000
+        profile_for_release(case.release, case.coordinator),
+        CompactionRules(1_900_000_000_000),
+        segment_bytes=20_000,
+        offsets_retention_ms=retention_ms,
     )
     for log in discover([str(path) for path in case.paths]).partitions:
         there, here = (tmp_path / f"{log.offsets_partition}-{name}" for name in ("parts", "one"))
@@ -67,13 +71,22 @@ def test_the_result_is_that_of_one_place(name: str, tmp_path: Path) -> None:
     end_offset=st.one_of(st.none(), st.integers(0, 14)),
     convert=st.booleans(),
     codec=st.sampled_from([None, Codec.NONE, Codec.ZSTD]),
+    retention_ms=st.sampled_from([None, 1, 1000]),
     name=st.sampled_from(["J3", "S4"]),
 )
 def test_random_logs(
-    sizes: PartSizes, log: Log, cuts: set[int], end_offset: int | None, convert: bool, codec: Codec | None, name: str
+    sizes: PartSizes,
+    log: Log,
+    cuts: set[int],
+    end_offset: int | None,
+    convert: bool,
+    codec: Codec | None,
+    retention_ms: int | None,
+    name: str,
 ) -> None:
     rules = CompactionRules(NOW_MS, end_offset=end_offset)
-    options = CompactionOptions(profile_for(name), rules, OutputFormat(convert=convert, codec=codec))
+    output = OutputFormat(convert=convert, codec=codec)
+    options = CompactionOptions(profile_for(name), rules, output, offsets_retention_ms=retention_ms)
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         (place / "log").mkdir()
