@@ -96,7 +96,7 @@ from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
 from coordinator_core.merge.schema import MergedPartition, NoRows
-from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
+from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards, store_rows
 from coordinator_core.releases import Profile
 from coordinator_core.runs.table_directory import message_path, staging_path
 
@@ -525,6 +525,11 @@ def _cut(places: Sequence[FileRange], offsets_partition: int, shards: int, direc
     return cut_folds(offsets_partition, contents, shards, message_path(directory, "shards"))
 
 
+def _in_file(shard: MergedShard, directory: str) -> MergedShard:
+    """The same with its committed offsets in a file, so that they are in memory of one side at a time."""
+    return replace(shard, offsets=store_rows(shard.offsets, message_path(directory, "offsets")))
+
+
 def _compare_shard(
     places: tuple[Sequence[FileRange], Sequence[FileRange]],
     members: Sequence[Alike],
@@ -534,11 +539,13 @@ def _compare_shard(
     directory: str,
 ) -> _Compared:
     """Replay a shard of the input and of the output, and compare the offsets."""
-    forget_folds()
-    before, after = (
-        merged_shards(folds_in(side), members, main, offsets_partition, allowance)
-        for side, allowance in zip(places, allowances, strict=True)
-    )
+    sides = []
+    for side, allowance in zip(places, allowances, strict=True):
+        forget_folds()
+        shards = merged_shards(folds_in(side), members, main, offsets_partition, allowance)
+        sides.append(shards | {members[0]: _in_file(shards[members[0]], directory)})
+        del shards
+    before, after = sides
     name = members[0][0].name
     old, new = before[members[0]], after[members[0]]
     found = [*table_differences(name, "committed offset", old.offsets, new.offsets, None)]
@@ -639,8 +646,11 @@ def _sweep(shards: Sequence[StoredShard], log: PartitionLog, options: Compaction
 
 
 def _compare_expired(places: tuple[Sequence[FileRange], Sequence[FileRange]], of_input: _Input) -> _Left:
-    forget_folds()
-    before, after = (of_input.merged(side) for side in places)
+    sides = []
+    for side in places:
+        forget_folds()
+        sides.append(_in_file(of_input.merged(side), of_input.directory))
+    before, after = sides
     return _Left(
         OffsetsLeft.of(before.offsets, after.offsets),
         of_input.without_offsets(before),

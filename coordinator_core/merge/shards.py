@@ -114,7 +114,9 @@ class StoredRows:
         return _blocks_of(self.pieces(), block_rows)
 
     def in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (piece.select(columns) for piece in self.pieces())
+        # Of whole rows texts are no dictionaries in the file.
+        schema = with_dictionaries(columns)
+        return (piece.select(columns).cast(schema) for piece in self.pieces())
 
     def pieces(self) -> Iterator[pa.Table]:
         """The rows in order, as they were written."""

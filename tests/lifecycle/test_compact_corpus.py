@@ -57,15 +57,15 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
         assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("name", ["k431-txn", "k241/cleaned"])
+@pytest.mark.parametrize(("name", "retention_ms"), [("k431-txn", None), ("k241/cleaned", 3600_000)])
 def test_committed_offsets_in_files_are_compared_alike(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, retention_ms: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they are of a large partition; a difference is found in them, too."""
     case = case_of(name)
     profile = profile_for_release(case.release, case.coordinator)
     logs = discover([str(path) for path in case.paths]).partitions
-    options = CompactionOptions(profile, CompactionRules(1_900_000_000_000))
+    options = CompactionOptions(profile, CompactionRules(1_900_000_000_000), offsets_retention_ms=retention_ms)
     in_memory = compact_logs(logs, tmp_path / "in memory", options)
     monkeypatch.setattr(compact, "_LARGE_ROWS", -1)
     assert compact_logs(logs, tmp_path / "in files", options) == in_memory
