@@ -1,7 +1,7 @@
 """Spark app ``reconcile``: the rules on a published run, a task for some of its offsets partitions.
 
-Publishes the findings. Prints one line: the output of ``regroup reconcile --format json``, with the directory of the
-findings in place of them.
+Publishes the findings, and beside them the figures that the report of the run needs. Prints one line: the output of
+``regroup reconcile --format json``, with the directory of the findings in place of them.
 
     spark-submit spark_apps/reconcile.py --run RUN --against RUN --topics FILE
     python -m spark_apps.reconcile --master 'local[2]' --run RUN
@@ -45,6 +45,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core import storage
+    from coordinator_core.rules.figures_publish import publish_figures
     from coordinator_core.rules.inputs import Inputs
     from coordinator_core.rules.publish import publish_findings, summary_of
 
@@ -63,10 +64,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
     session = Session(PROGRAM, arguments.master)
     try:
-        facts, found = reconcile(session.context, inputs)
+        facts, found, figures = reconcile(session.context, inputs)
     finally:
         session.stop()
-    told = json.dumps({"findings": publish_findings(facts, found), **summary_of(facts, found)}, ensure_ascii=False)
+    directory = publish_findings(facts, found)
+    publish_figures(figures, directory)
+    told = json.dumps({"findings": directory, **summary_of(facts, found)}, ensure_ascii=False)
     if arguments.result is not None:
         storage.make_directory(storage.split(arguments.result)[0])
         storage.write_atomic(arguments.result, told.encode())

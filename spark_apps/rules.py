@@ -1,7 +1,8 @@
-"""Rules in Spark: one task for those that look across offsets partitions, and some for all others."""
+"""Rules and figures in Spark: one task for rules that look across offsets partitions, and some for all else."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from coordinator_core.errors import RegroupError
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_parts, reconciled
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.figures import Figures, figures_of, figures_together
 from coordinator_core.rules.inputs import Inputs
 from spark_apps.engine import in_tasks
 from spark_apps.packing import TASKS_PER_CORE, packed
@@ -20,17 +22,19 @@ Part = frozenset[int] | None
 """Offsets partitions; ``None``: rules that need all of them at once."""
 
 
-def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation]:
-    """Result of ``coordinator_core.rules.evaluate.evaluate`` for the same inputs, computed in Spark."""
+def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation, Figures]:
+    """Result of ``coordinator_core.rules.evaluate.evaluate`` for the same inputs, and the figures; made in Spark."""
     facts = inputs.facts()
     chosen = chosen_rules(facts, inputs.codes)
     parts: list[Part] = [None, *parts_of(inputs, TASKS_PER_CORE * context.defaultParallelism)]
-    found: list[Hits] = []
-    for answer in in_tasks(context, partial(find_in_part, inputs=inputs), parts):
+    hits: list[Hits] = []
+    figures: list[Figures] = []
+    for answer in in_tasks(context, partial(look_at_part, inputs=inputs), parts):
         if isinstance(answer, RegroupError):
             raise answer
-        found += answer
-    return facts, reconciled(facts, chosen, found, inputs.settings)
+        hits += answer.hits
+        figures += [] if answer.figures is None else [answer.figures]
+    return facts, reconciled(facts, chosen, hits, inputs.settings), figures_together(figures)
 
 
 def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
@@ -49,14 +53,21 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
     return [frozenset(numbers[run.start : run.stop]) for run in runs]
 
 
-def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | RegroupError:
-    """Results of the rules on some partitions, in a worker. An error is returned: Spark would repeat the task, and
-    keep only the text."""
+@dataclass(frozen=True)
+class Found:
+    """What a task found: results of rules, and of some offsets partitions the figures."""
+
+    hits: list[Hits]
+    figures: Figures | None
+
+
+def look_at_part(part: Part, inputs: Inputs) -> Found | RegroupError:
+    """Results of a part, in a worker. An error is returned: Spark would repeat the task, and keep only the text."""
     try:
         facts = inputs.facts(part)
         rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
         if part is None:
-            return find(facts, rules, inputs.settings, is_all=True)
-        return find_in_parts(facts, rules, inputs.settings, is_all=False)
+            return Found(find(facts, rules, inputs.settings, is_all=True), None)
+        return Found(find_in_parts(facts, rules, inputs.settings, is_all=False), figures_of(facts))
     except RegroupError as error:
         return error

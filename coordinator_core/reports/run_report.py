@@ -23,20 +23,16 @@ from coordinator_core.reports.commit_rate import commit_rate
 from coordinator_core.reports.findings import finding_objects, rule_object
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.columns import coded
-from coordinator_core.rules.differences import difference
+from coordinator_core.rules.differences import IDENTICAL
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.lag import Lag, lag_of
+from coordinator_core.rules.figures import DAYS, EXAMPLES, Changes, Figures, changes_in, figures_of
+from coordinator_core.rules.lag import Lag
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.publish import summary_of
 
-EXAMPLES = 20
-"""Findings of one rule, and rows of a list, that the page shows; what is left out is counted."""
-
 MAX_FORECAST_OFFSETS = 200_000
 """Beyond so many committed offsets the calendar is left to ``regroup expire``."""
-
-CALENDAR_DAYS = 14
 
 LOAD_BYTES_PER_SECOND = 75_000_000
 """Rate at which a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
@@ -50,18 +46,20 @@ def run_report(
     *,
     load_bytes_per_second: float | None = None,
     expectations: Document | None = None,
+    figures: Figures | None = None,
 ) -> tuple[Document, Lag | None]:
-    """The document, and the lag it was made of.
+    """The document, and the lag it was made of. ``figures`` are those of the facts, where they are known.
 
     ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions; when it is not known,
     ``LOAD_BYTES_PER_SECOND``.  ``expectations`` is what the quality gate said of the run, in numbers.
     """
-    lag = lag_of(facts)
+    figures = figures or figures_of(facts)
+    lag = figures.lag
     summary = summary_of(facts, found)
     return {
         **summary,
         "scope": _scope(facts),
-        "changes": _changes(facts),
+        "changes": _changes(facts, figures.changes),
         "rules": _rules(found.findings),
         "lag": None if lag is None else _lag(lag),
         "expiry": _expiry(facts, found),
@@ -72,7 +70,7 @@ def run_report(
         },
         "partitions": _partitions(facts, load_bytes_per_second or LOAD_BYTES_PER_SECOND),
         "commit_rate": commit_rate(facts),
-        "activity": _activity(facts),
+        "activity": _activity(facts, figures),
         "open_transactions": _open_transactions(facts),
         "expectations": expectations,
         "tool": {"name": "regroup", "version": __version__},
@@ -99,18 +97,18 @@ def _scope(facts: Facts) -> Document:
     }
 
 
-def _changes(facts: Facts) -> Document | None:
+def _changes(facts: Facts, changes: Changes | None) -> Document | None:
     """Changes since the previous run; ``None`` without one."""
-    if facts.previous is None:
+    if facts.previous is None or changes is None:
         return None
-    found = difference(facts.previous.run, facts.run)
-    groups = [] if found.groups is None else list(found.groups.changes("group"))
+    counts = changes_in(facts, changes)
+    changed = sum(number for change, number in counts["groups"].items() if change != IDENTICAL)
     return {
         "previous_run_id": facts.previous.run.manifest["run_id"],
-        "identical": found.is_identical,
-        "counts": found.counts,
-        "groups": groups[:EXAMPLES],
-        "groups_left_out": max(len(groups) - EXAMPLES, 0),
+        "identical": facts.previous.run.state_hash == facts.run.state_hash,
+        "counts": counts,
+        "groups": changes.groups,
+        "groups_left_out": changed - len(changes.groups),
     }
 
 
@@ -162,10 +160,8 @@ def _expiry(facts: Facts, found: Reconciliation) -> Document:
     # Days of the calendar, as times in the table have them: the first is what is left of today.
     today = facts.now_ms // DAY_MS
     days = Counter(at // DAY_MS - today for at, kind, _ in due if kind == TombstoneKind.OFFSET)
-    document["days"] = [
-        {"day": _day(facts.now_ms + day * DAY_MS), "offsets": days[day]} for day in range(CALENDAR_DAYS)
-    ]
-    document["later"] = sum(number for day, number in days.items() if day >= CALENDAR_DAYS)
+    document["days"] = [{"day": _day(facts.now_ms + day * DAY_MS), "offsets": days[day]} for day in range(DAYS)]
+    document["later"] = sum(number for day, number in days.items() if day >= DAYS)
     groups = sorted((at, group) for at, kind, group in due if kind == TombstoneKind.GROUP)
     document["soonest"] = [{"group_id": group, "expires_at_ms": at} for at, group in groups[:EXAMPLES]]
     document["groups"] = len(groups)
@@ -230,19 +226,15 @@ def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
     return found
 
 
-def _activity(facts: Facts) -> list[Document]:
+def _activity(facts: Facts, figures: Figures) -> list[Document]:
     """Last commits of groups: committed offsets by day of their commit, the newest days."""
-    by_day = np.zeros(CALENDAR_DAYS, np.int64)
-    for time in facts.offsets.blocks_of("commit_timestamp_ms"):
-        age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
-        by_day += np.bincount(np.clip(age, 0, CALENDAR_DAYS - 1), minlength=CALENDAR_DAYS)
     return [
         {
             "day": _day(facts.now_ms - day * DAY_MS),
-            "and_earlier": day == CALENDAR_DAYS - 1,
-            "committed_offsets": int(by_day[day]),
+            "and_earlier": day == DAYS - 1,
+            "committed_offsets": int(figures.ages[day]),
         }
-        for day in reversed(range(CALENDAR_DAYS))
+        for day in reversed(range(DAYS))
     ]
 
 

@@ -115,7 +115,7 @@ class Difference:
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         return {
-            name: self._identical(name) if part is None else part.counts
+            name: unchanged(self.now, name) if part is None else part.counts
             for name, part in (("groups", self.groups), ("offsets", self.offsets))
         }
 
@@ -126,9 +126,11 @@ class Difference:
         if self.offsets is not None:
             yield from self.offsets.changes("offset")
 
-    def _identical(self, table: str) -> dict[str, int]:
-        rows = int(self.now.manifest["tables"][table]["rows"])
-        return {ADDED: 0, REMOVED: 0, CHANGED: 0, IDENTICAL: rows}
+
+def unchanged(run: Run, table: str) -> dict[str, int]:
+    """The counts of a table that is the same as before."""
+    rows = int(run.manifest["tables"][table]["rows"])
+    return {ADDED: 0, REMOVED: 0, CHANGED: 0, IDENTICAL: rows}
 
 
 def difference(before: Run, now: Run) -> Difference:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Int64s, combined_pair
-from coordinator_core.rules.facts import Facts, Part
+from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.history import matched_offsets
 from coordinator_core.rules.topics import lag_between
 
@@ -99,19 +99,13 @@ class Lag:
     total: int
 
 
-def lag_of(facts: Facts) -> Lag | None:
-    """Lag of every committed offset whose partition's end is known; ``None`` without a topic snapshot."""
+def lag_of_part(facts: Facts, *, is_whole: bool) -> Lag | None:
+    """Lag of every committed offset of a part of a run, or of the whole, whose partition's end is known; ``None``
+    without a topic snapshot."""
     if facts.topics is None:
         return None
-
-    def of_part(part: Part) -> Lag | None:
-        if not part.has_groups:
-            return None
-        partitions = _partitions(part.facts)
-        return _lag(partitions) if part.facts is facts else _largest(_lag(partitions))
-
-    parts = [lag for lag in facts.each_part(of_part) if lag is not None]
-    return parts[0] if len(parts) == 1 else _together(parts)
+    lag = _lag(_partitions(facts))
+    return lag if is_whole else _largest(lag)
 
 
 def largest_first(partitions: pa.Table) -> pa.Table:
@@ -136,7 +130,7 @@ def _largest(lag: Lag) -> Lag:
     return replace(lag, partitions=largest_first(lag.partitions).slice(0, KEPT).combine_chunks())
 
 
-def _together(parts: Sequence[Lag]) -> Lag:
+def lag_together(parts: Sequence[Lag]) -> Lag:
     """Lag of a run from that of its parts, which have no group in common."""
     whole = Lag(
         partitions=pa.concat_tables(part.partitions for part in parts),

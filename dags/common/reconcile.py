@@ -145,6 +145,7 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     from coordinator_core.reports.run_report import run_report
     from coordinator_core.reports.run_summary import run_summary, worst
     from coordinator_core.rules.facts import Facts
+    from coordinator_core.rules.figures_publish import read_figures
     from coordinator_core.rules.model import Severity
     from coordinator_core.rules.publish import read_reconciliation
     from coordinator_core.rules.topics import read_topics
@@ -158,7 +159,7 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     )
     findings = _findings(request)
     _, found = read_reconciliation(findings)
-    document, lag = run_report(facts, found, expectations=dict(expected))
+    document, lag = run_report(facts, found, expectations=dict(expected), figures=read_figures(findings))
     page = write_report(request["directory"], document, facts, lag)
     if cluster.lineage:
         write_lineage(storage.join(request["directory"], LINEAGE), facts.run, document)

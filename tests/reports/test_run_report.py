@@ -23,11 +23,11 @@ from coordinator_core.reports.commit_rate import MAX_BUCKETS
 from coordinator_core.reports.pages import time_text
 from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_page import run_page
-from coordinator_core.reports.run_report import EXAMPLES, run_report
+from coordinator_core.reports.run_report import run_report
 from coordinator_core.reports.run_summary import run_summary
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
-from coordinator_core.rules.lag import lag_of
+from coordinator_core.rules.figures import EXAMPLES, figures_of
 from coordinator_core.rules.settings import settings_from
 from tests.log.builders import NOW_MS, build_batch
 from tests.rules.logs import (
@@ -383,7 +383,7 @@ STATUSES = {
 def test_statuses_that_two_moments_tell(status: str, tmp_path: Path) -> None:
     first, second = STATUSES[status]
     log = one(classic(), first, second, topics=TOPICS, previous=one(classic(), first))
-    lag = lag_of(log.facts(tmp_path))
+    lag = figures_of(log.facts(tmp_path)).lag
     assert lag is not None
     rows = {row["group_id"]: row for row in lag.partitions.to_pylist()}
     assert rows["g"]["status"] == status
@@ -395,7 +395,7 @@ def test_a_partition_that_nobody_committed_is_said_and_has_no_lag(tmp_path: Path
         commit(offset=90),
         topics=TOPICS | {"topics": [topic("t", partitions=2)]},
     )
-    lag = lag_of(log.facts(tmp_path))
+    lag = figures_of(log.facts(tmp_path)).lag
     assert lag is not None
     found = {
         row["partition"]: (row["committed_offset"], row["lag"], row["status"]) for row in lag.partitions.to_pylist()
@@ -414,7 +414,7 @@ def test_text_of_bars_is_escaped_and_lengths_stay_in_the_chart(offset: int) -> N
 def test_lag_is_never_negative(tmp_path: Path) -> None:
     offsets = [-(2**63), -1, 0, 9, 10, 99, 100, 101, 2**63 - 1]
     log = one([commit(f"g{number}", offset=offset) for number, offset in enumerate(offsets)], topics=TOPICS)
-    lag = lag_of(log.facts(tmp_path))
+    lag = figures_of(log.facts(tmp_path)).lag
     assert lag is not None
     found = dict(zip(lag.partitions["committed_offset"].to_pylist(), lag.partitions["lag"].to_pylist(), strict=True))
     assert found == {offset: max(100 - max(offset, 10), 0) for offset in offsets}

@@ -19,8 +19,9 @@ from coordinator_core.rules import lag as lag_module
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.facts import Facts, Part
+from coordinator_core.rules.figures import figures_of
 from coordinator_core.rules.findings import SUBJECT
-from coordinator_core.rules.lag import lag_of, largest_first
+from coordinator_core.rules.lag import largest_first
 from coordinator_core.rules.parts import GroupRange, divided
 from coordinator_core.rules.settings import RuleSettings, settings_from
 from tests.lifecycle.random_groups import TOPICS as RANDOM_TOPICS
@@ -212,12 +213,12 @@ def test_of_the_lags_of_a_large_run_the_largest_stay(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = replace(random_log(3, "4.3.1", 6), topics=topics_of_random_groups()).facts(tmp_path)
-    every = lag_of(facts)
+    every = figures_of(facts).lag
     assert every is not None
     assert every.partitions.num_rows == every.count > 3
     request.getfixturevalue("parts")
     monkeypatch.setattr(lag_module, "KEPT", 3)
-    few = lag_of(anew(facts))
+    few = figures_of(anew(facts)).lag
     assert few is not None
     assert few.partitions == largest_first(every.partitions).slice(0, 3)
     assert (few.groups, few.count, few.total) == (every.groups, every.count, every.total)

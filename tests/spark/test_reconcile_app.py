@@ -13,8 +13,11 @@ from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.reader import OnDamage
+from coordinator_core.reports.run_metrics import run_metrics
+from coordinator_core.reports.run_report import run_report
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.figures_publish import publish_figures, read_figures
 from coordinator_core.rules.inputs import Inputs
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
@@ -72,10 +75,16 @@ def check(session: Session, inputs: Inputs) -> set[str]:
     """The same in Spark as here; the codes of the rules that found something."""
     local_facts = inputs.facts()
     local = evaluate(local_facts, inputs.settings, codes=inputs.codes)
-    facts, found = reconcile(session.context, inputs)
+    facts, found, figures = reconcile(session.context, inputs)
     assert found.findings.equals(local.findings)
     assert found == replace(local, findings=found.findings)
-    assert publish_findings(facts, found) == publish_findings(local_facts, local)
+    directory = publish_findings(facts, found)
+    assert directory == publish_findings(local_facts, local)
+    publish_figures(figures, directory)
+    report, lag = run_report(local_facts, local)
+    reported, read_lag = run_report(facts, found, figures=read_figures(directory))
+    assert reported == report
+    assert run_metrics(reported, facts, read_lag) == run_metrics(report, local_facts, lag)
     return set(found.findings["rule"].to_pylist())
 
 
@@ -92,7 +101,7 @@ def test_all_faults_in_one_log(session: Session, faults: Inputs) -> None:
 def test_findings_that_are_too_many_become_one_of_a_group(session: Session, faults: Inputs) -> None:
     few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}}, RULES))
     check(session, few)
-    _, found = reconcile(session.context, few)
+    _, found, _ = reconcile(session.context, few)
     assert max(found.findings["rows"].to_pylist()) > 1
 
 
