@@ -172,7 +172,10 @@ def compact_all(
     """
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts, is_for_parts
+    from coordinator_core.runs.table_directory import staging_path
     from spark_apps.engine import in_tasks
+
+    storage.make_directory(staging_path(target))
 
     def run(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [outcome.taken() for outcome in in_tasks(context, partial(attempt, function), items)]
@@ -188,6 +191,7 @@ def compact_all(
     for log in giants:
         run(check_pinned, [[segment] for segment in pinned.get(log.offsets_partition, ())])
         reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes or PartSizes())
+    storage.delete_while_written(staging_path(target))
     return [reports[number] for number in sorted(reports)]
 
 
@@ -199,11 +203,19 @@ def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Compa
     """Compact one partition into the directory ``target``, a URI too, in a worker."""
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact import compact_partition
+    from coordinator_core.lifecycle.compact_output import adopt
+    from coordinator_core.runs.table_directory import message_path
 
     log, pinned = item
     check_pinned(pinned)
-    with storage.directory_of(target) as directory:
-        return compact_partition(log, directory, options)
+    if not storage.is_local(target):
+        # Files are put there whole, and another attempt puts the same.
+        with storage.directory_of(target) as directory:
+            return compact_partition(log, directory, options)
+    attempt = message_path(target, "compacted")
+    report = compact_partition(log, storage.local_path(attempt), options)
+    adopt(attempt, target, log.offsets_partition)
+    return report
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from coordinator_core import storage
+from coordinator_core import files, storage
 from coordinator_core.lifecycle.compact_scan import LogScan
 from coordinator_core.lifecycle.compact_write import SegmentSink, Sink
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
@@ -20,6 +21,21 @@ from coordinator_core.log.segments import (
 from coordinator_core.log.types import PartitionLog, SegmentFile
 
 T = TypeVar("T")
+
+
+def adopt(attempt: str, target: str, offsets_partition: int) -> None:
+    """Let the directory that an attempt has written below ``attempt`` be that below ``target``, unless another attempt
+    has put its own there: all write the same bytes."""
+    source, place = (storage.join(path, partition_directory_name(offsets_partition)) for path in (attempt, target))
+    if not storage.is_local(target):
+        for entry in storage.list_directory(source, missing_ok=True):
+            files.move(entry.path, storage.join(place, entry.name))
+        return
+    try:
+        storage.local_path(source).rename(storage.local_path(place))
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not storage.exists(place):
+            raise
 
 
 def base_offset(scan: LogScan) -> int:

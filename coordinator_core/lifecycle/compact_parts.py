@@ -44,6 +44,7 @@ from coordinator_core.lifecycle.compact_newest import (
     store_survivors,
 )
 from coordinator_core.lifecycle.compact_output import (
+    adopt,
     base_offset,
     has_leader_epochs,
     output_log,
@@ -129,6 +130,7 @@ def compact_in_parts(
         expired = None if options.offsets_retention_ms is None else _expired(log, options, tasks)
         steps = _InParts(log if expired is None else expired.added_to(log), options, tasks)
         report = steps.report(until_proved(steps))
+        steps.publish()
         return report if expired is None else report.with_expired(expired)
     finally:
         storage.delete_while_written(staging_path(target))
@@ -304,8 +306,8 @@ class _InParts:
             segment_bytes=self._options.segment_bytes,
             epochs=None if has_leader_epochs(self._log) else leader_epochs(self._input.scan),
         )
-        (self._segments,) = self._run(join, [self._written])
-        directory = storage.join(self._target, partition_directory_name(self.offsets_partition))
+        ((self._attempt, self._segments),) = self._run(join, [self._written])
+        directory = storage.join(self._attempt, partition_directory_name(self.offsets_partition))
         self._result = output_log(
             self.offsets_partition,
             directory,
@@ -314,6 +316,10 @@ class _InParts:
                 for item in self._segments
             ],
         )
+
+    def publish(self) -> None:
+        """Let the output be that of the partition, once it is proved."""
+        self._run(partial(adopt, target=self._target, offsets_partition=self.offsets_partition), [self._attempt])
 
     @property
     def _kept(self) -> int:
@@ -473,21 +479,20 @@ def _join(
     first_offset: int,
     segment_bytes: int,
     epochs: Sequence[tuple[int, int]] | None,
-) -> tuple[ProvedSegment, ...]:
-    """Cut what was written into the segments of the output."""
-    # An attempt that was lost may have left segments of other names.
-    name = partition_directory_name(log.offsets_partition)
-    storage.delete(storage.join(target, name))
+) -> tuple[str, tuple[ProvedSegment, ...]]:
+    """Cut what was written into the segments of the output, in a directory that no other attempt writes; its path."""
+    attempt = message_path(target, "joined")
+    storage.make_directory(attempt)
 
     def write(sink: Sink) -> None:
         for part in written:
             rows = FileRange(part.rows_path, 0, part.batches * dtype("WrittenBatch").itemsize).read()
             sink.write(memoryview(part.data.read()), np.frombuffer(rows, dtype("WrittenBatch")))
 
-    with storage.directory_of(target) as directory:
+    with storage.directory_of(attempt) as directory:
         _, result = write_segments(log.offsets_partition, directory, first_offset, segment_bytes, write)
         write_beside(log, Path(result.directory), epochs)
-        return tuple(map(ProvedSegment.of, result.segments))
+        return attempt, tuple(map(ProvedSegment.of, result.segments))
 
 
 @dataclass(frozen=True)

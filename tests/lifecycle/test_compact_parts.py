@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core import storage
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts
 from coordinator_core.lifecycle.compact_plan import CompactionRules
@@ -25,6 +27,7 @@ from tests.examples import examples
 from tests.fold.parity import write_log
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.lifecycle.test_compact_random import NOW_MS
+from tests.log.object_store import object_store
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,6 +38,13 @@ def elsewhere(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """As tasks: what goes there and comes back is pickled."""
     call: Any = pickle.loads(pickle.dumps(function))
     return [pickle.loads(pickle.dumps(call(pickle.loads(pickle.dumps(item))))) for item in items]
+
+
+def again(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """As tasks of which Spark begins two attempts each, and takes the first answer."""
+    answers = elsewhere(function, items)
+    elsewhere(function, items)
+    return answers
 
 
 def in_parts(log: PartitionLog, target: Path, options: CompactionOptions, sizes: PartSizes = SMALL) -> CompactionReport:
@@ -69,6 +79,23 @@ def test_the_result_is_that_of_one_place(name: str, retention_ms: int | None, tm
         there, here = (tmp_path / f"{log.offsets_partition}-{name}" for name in ("parts", "one"))
         assert in_parts(log, there, options) == compact_partition(log, here, options)
         assert files(there) == files(here)
+
+
+@pytest.mark.parametrize("is_local", [True, pytest.param(False, marks=pytest.mark.real)])
+def test_another_attempt_of_a_task_changes_nothing(is_local: bool, tmp_path: Path) -> None:
+    case = case_of("k431-expired/C")
+    rules = CompactionRules(1_900_000_000_000)
+    profile = profile_for_release(case.release, case.coordinator)
+    options = CompactionOptions(profile, rules, offsets_retention_ms=3600_000)
+    log = max(discover([str(path) for path in case.paths]).partitions, key=lambda log: log.size)
+    with nullcontext() if is_local else object_store() as store:
+        target = str(tmp_path / "twice") if store is None else store.uri("twice")
+        storage.make_directory(target)
+        report = compact_in_parts(log, target, options, again, SMALL)
+        if not is_local:
+            storage.download(target, tmp_path / "twice")
+    assert report == compact_partition(log, tmp_path / "once", options)
+    assert files(tmp_path / "twice") == files(tmp_path / "once")
 
 
 @pytest.mark.parametrize("sizes", [SMALL, PartSizes(segments=300, newest=100_000, folds=100_000), PartSizes()])
