@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport
-    from coordinator_core.lifecycle.compact_parts import PartSizes
+    from coordinator_core.lifecycle.compact_tasks import PartSizes
     from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 
 PROGRAM = "regroup-compact"
@@ -171,7 +171,7 @@ def compact_all(
     partition that fails.
     """
     from coordinator_core.lifecycle.approved import check_pinned
-    from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts, is_for_parts
+    from coordinator_core.lifecycle.compact_parts import compact_in_parts, is_for_parts
     from coordinator_core.runs.table_directory import staging_path
     from spark_apps.engine import in_tasks
 
@@ -190,7 +190,7 @@ def compact_all(
     reports = {number: outcome.taken() for number, outcome in sorted(by_partition.items())}
     for log in giants:
         run(check_pinned, [[segment] for segment in pinned.get(log.offsets_partition, ())])
-        reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes or PartSizes())
+        reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes)
     storage.delete_while_written(staging_path(target))
     return [reports[number] for number in sorted(reports)]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.pin import Pin, snapshot_of
-from coordinator_core.fold.tasks import fold_tasks
+from coordinator_core.fold.tasks import fold_tasks, packed
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.cuts import CutFolds
@@ -27,7 +27,7 @@ from coordinator_core.runs.manifest import ReplayFacts
 from coordinator_core.runs.place import RunPlace, source_directories
 from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
-from spark_apps.packing import MIB, fold_task_bytes, packed, share_out
+from spark_apps.packing import MIB, fold_task_bytes, share_out
 from spark_apps.replay_tasks import ReplayTask
 from spark_apps.session import Session
 from spark_apps.tasks import MergeTask, StagedFold, WholePartition

@@ -155,9 +155,10 @@ def write_in_tasks(
     Small partitions share a task up to ``bytes_per_task`` (default: as suits the session). Raises the error of the
     first partition that cannot be read.
     """
+    from coordinator_core.fold.tasks import packed
     from spark_apps.engine import in_tasks
     from spark_apps.history_tasks import Again, judge_partition, take_partitions
-    from spark_apps.packing import packed, task_bytes
+    from spark_apps.packing import task_bytes
 
     logs = snapshot.partitions
     sizes = [log.size for log in logs]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from coordinator_core.fold.tasks import FoldTask
+from coordinator_core.fold.tasks import FoldTask, packed
 
 MIB = 1 << 20
 MAX_TASK_BYTES = 32 * MIB
@@ -50,20 +50,6 @@ def task_bytes(sizes: Sequence[int], parallelism: int) -> int:
 def fold_task_bytes(sizes: Sequence[int], parallelism: int) -> int:
     """The same for segments that are folded."""
     return min(MAX_FOLD_BYTES, max(MIN_TASK_BYTES, sum(sizes) // (FOLD_TASKS_PER_CORE * parallelism)))
-
-
-def packed(sizes: Sequence[int], limit: int) -> list[range]:
-    """Runs of neighbours, each of at most ``limit`` bytes in all or of one item."""
-    runs: list[range] = []
-    first, total = 0, 0
-    for index, size in enumerate(sizes):
-        if index > first and total + size > limit:
-            runs.append(range(first, index))
-            first, total = index, 0
-        total += size
-    if first < len(sizes):
-        runs.append(range(first, len(sizes)))
-    return runs
 
 
 def divided(sizes: Sequence[int], parts: int) -> list[range]:

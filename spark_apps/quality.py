@@ -82,8 +82,8 @@ def parts_of(run: Run, count: int) -> list[Part]:
 
     No more than there are cores: every task has its own start of GX.
     """
+    from coordinator_core.fold.tasks import packed
     from expectations.frames import Part
-    from spark_apps.packing import packed
 
     sizes = {int(name): 1 for name in run.manifest["cut"]}
     for entry in run.manifest["inputs"]:

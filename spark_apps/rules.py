@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator_core.errors import RegroupError
+from coordinator_core.fold.tasks import packed
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_parts, reconciled
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures import Figures, figures_of, figures_together
 from coordinator_core.rules.inputs import Inputs
 from spark_apps.engine import in_tasks
-from spark_apps.packing import TASKS_PER_CORE, packed
+from spark_apps.packing import TASKS_PER_CORE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -114,6 +114,20 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
+def packed(sizes: Sequence[int], limit: int) -> list[range]:
+    """Runs of neighbours, each of at most ``limit`` bytes in all or of one item."""
+    runs: list[range] = []
+    first, total = 0, 0
+    for index, size in enumerate(sizes):
+        if index > first and total + size > limit:
+            runs.append(range(first, index))
+            first, total = index, 0
+        total += size
+    if first < len(sizes):
+        runs.append(range(first, len(sizes)))
+    return runs
+
+
 def in_runs(
     tasks: Iterable[FoldTask],
     most_bytes: Callable[[Sequence[SegmentFile]], int],

@@ -10,11 +10,11 @@ segments or a share of the keys; who asks for the steps holds batches of produce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pyarrow import NativeFile
@@ -23,17 +23,11 @@ from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.rules import FoldRules
-from coordinator_core.fold.segments import fold_segment, forget_folds
+from coordinator_core.fold.segments import forget_folds
+from coordinator_core.fold.tasks import packed
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, Output, ProvedSegment
 from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
-from coordinator_core.lifecycle.compact_expire import (
-    Expired,
-    OffsetsLeft,
-    groups_changed,
-    prove_expired,
-    write_tombstones,
-)
 from coordinator_core.lifecycle.compact_newest import (
     BUCKETS,
     NewestFile,
@@ -51,6 +45,7 @@ from coordinator_core.lifecycle.compact_output import (
     write_beside,
     write_segments,
 )
+from coordinator_core.lifecycle.compact_parts_expire import expire_in_parts
 from coordinator_core.lifecycle.compact_plan import (
     CompactionPlan,
     CompactionRules,
@@ -74,11 +69,9 @@ from coordinator_core.lifecycle.compact_proof import (
 from coordinator_core.lifecycle.compact_scan import (
     LogScan,
     NewestRecords,
-    Range,
     has_producers,
     join_scans,
     newest_records,
-    ranges_to_scan,
     scan_ranges,
 )
 from coordinator_core.lifecycle.compact_states import (
@@ -90,14 +83,14 @@ from coordinator_core.lifecycle.compact_states import (
     proof_profiles,
     reads_commits,
 )
+from coordinator_core.lifecycle.compact_tasks import PartSizes, Run, Tasks, in_file
 from coordinator_core.lifecycle.compact_write import OutputFormat, SameBytes, Sink, WrittenLog, write_survivors
-from coordinator_core.lifecycle.expiring import OFFSET_COLUMNS
 from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
-from coordinator_core.merge.schema import MergedPartition, NoRows
-from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards, store_rows
+from coordinator_core.merge.cuts import folds_in
+from coordinator_core.merge.schema import NoRows
+from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
 from coordinator_core.releases import Profile
 from coordinator_core.runs.table_directory import message_path, staging_path
 
@@ -105,29 +98,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Run(Protocol):
-    """Calls a function for each item, anywhere; raises the error of the first item that has one."""
-
-    def __call__(self, function: Callable[[T], R], items: Sequence[T], /) -> list[R]: ...
-
-
-@dataclass(frozen=True)
-class PartSizes:
-    """Bytes that one task takes: of segments that it reads, of stored newest records, and of folds that it merges."""
-
-    segments: int = 64 << 20
-    newest: int = 96 << 20
-    folds: int = 96 << 20
-
-
 def compact_in_parts(
-    log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes = PartSizes()
+    log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes | None = None
 ) -> CompactionReport:
     """As ``compact.compact_partition`` without new record offsets; ``target`` is a path or URI that all tasks reach."""
     storage.make_directory(staging_path(target))
-    tasks = _Tasks(log.offsets_partition, target, run, sizes)
+    tasks = Tasks(log.offsets_partition, target, run, sizes or PartSizes())
     try:
-        expired = None if options.offsets_retention_ms is None else _expired(log, options, tasks)
+        expired = None if options.offsets_retention_ms is None else expire_in_parts(log, options, tasks)
         steps = _InParts(log if expired is None else expired.added_to(log), options, tasks)
         report = steps.report(until_proved(steps))
         steps.publish()
@@ -195,43 +173,10 @@ class _Compared:
     after: tuple[StoredShard, ...]
 
 
-@dataclass(frozen=True)
-class _Tasks:
-    """Where the steps of one offsets partition are done, and how much each takes; ``directory`` is that of the output,
-    in which messages between tasks are staged."""
-
-    offsets_partition: int
-    directory: str
-    run: Run
-    sizes: PartSizes
-
-    def parts_of(self, log: PartitionLog) -> list[list[Range]]:
-        """The segments of a log, some for each task."""
-        ranges = ranges_to_scan(log)
-        parts = _packed([segment.size for segment, _ in ranges], self.sizes.segments)
-        return [ranges[part.start : part.stop] for part in parts]
-
-    def folds(self, log: PartitionLog, rules: FoldRules, *, check_crc: bool) -> list[_StoredFold]:
-        head = replace(log, segments=())
-        fold = partial(_fold, log=head, rules=rules, check_crc=check_crc, directory=self.directory)
-        return [stored for answer in self.run(fold, self.parts_of(log)) for stored in answer]
-
-    def shards_for(self, folds: Sequence[_StoredFold]) -> int:
-        """The number of shards in which these folds are merged."""
-        return max(1, -(-sum(fold.size for fold in folds) // self.sizes.folds))
-
-    def cut(self, folds: Sequence[_StoredFold], shards: int) -> list[list[FileRange]]:
-        """Where the parts of each shard are."""
-        parts = _packed([fold.size for fold in folds], self.sizes.folds)
-        cut = partial(_cut, offsets_partition=self.offsets_partition, shards=shards, directory=self.directory)
-        cuts = self.run(cut, [[fold.place for fold in folds[part.start : part.stop]] for part in parts])
-        return [list(places) for places in zip(*(one.shards for one in cuts), strict=True)]
-
-
 class _InParts:
     """Steps (``compact_attempts.Steps``) of such a compaction."""
 
-    def __init__(self, log: PartitionLog, options: CompactionOptions, tasks: _Tasks) -> None:
+    def __init__(self, log: PartitionLog, options: CompactionOptions, tasks: Tasks) -> None:
         self._log = log
         self._options = options
         self._tasks = tasks
@@ -260,7 +205,7 @@ class _InParts:
         store = partial(_store_newest, end_offset=end_offset, directory=self._target)
         newest = self._run(store, [(part, facts.aborted) for part in scans])
         sizes = [sum(file.of_buckets(range(bucket, bucket + 1)).size for file in newest) for bucket in range(BUCKETS)]
-        return _Log(scans, scan, facts, end_offset, newest, _packed(sizes, self._tasks.sizes.newest))
+        return _Log(scans, scan, facts, end_offset, newest, packed(sizes, self._tasks.sizes.newest))
 
     def _survivors(self, log: _Log, extra: Extra) -> list[_Survivors]:
         find = partial(
@@ -394,18 +339,6 @@ class _InParts:
         )
 
 
-def _packed(sizes: Sequence[int], limit: int) -> list[range]:
-    """Runs of neighbours, each of at most ``limit`` bytes in all or of one item."""
-    runs: list[range] = []
-    first, total = 0, 0
-    for index, size in enumerate(sizes):
-        if index > first and total + size > limit:
-            runs.append(range(first, index))
-            first, total = index, 0
-        total += size
-    return [*runs, range(first, len(sizes))]
-
-
 def _store_newest(item: tuple[LogScan, Int64s], end_offset: int, directory: str) -> NewestFile:
     scan, aborted = item
     newest = newest_records(scan, aborted=aborted, end_offset=end_offset)
@@ -495,46 +428,6 @@ def _join(
         return attempt, tuple(map(ProvedSegment.of, result.segments))
 
 
-@dataclass(frozen=True)
-class _StoredFold:
-    """A fold in a file, and the key types and value versions of its commits."""
-
-    place: FileRange
-    versions: frozenset[tuple[int, int | None]]
-
-    @property
-    def size(self) -> int:
-        return self.place.size
-
-
-def _fold(
-    ranges: Sequence[Range], log: PartitionLog, rules: FoldRules, check_crc: bool, directory: str
-) -> list[_StoredFold]:
-    path = message_path(directory, "fold")
-    system, inner = storage.filesystem(path)
-    start = log.log_start_offset or 0
-    stored = []
-    with system.open_output_stream(inner) as file:
-        for segment, end in ranges:
-            for fold in fold_segment(segment, rules=rules, start_offset=start, end_offset=end, check_crc=check_crc):
-                position = file.tell()
-                fold.write_ipc(file)
-                place = FileRange(path, position, file.tell() - position)
-                stored.append(_StoredFold(place, frozenset(fold.counts.commits)))
-    return stored
-
-
-def _cut(places: Sequence[FileRange], offsets_partition: int, shards: int, directory: str) -> CutFolds:
-    forget_folds()
-    contents = (place.read() for place in places)
-    return cut_folds(offsets_partition, contents, shards, message_path(directory, "shards"))
-
-
-def _in_file(shard: MergedShard, directory: str) -> MergedShard:
-    """The same with its committed offsets in a file, so that they are in memory of one side at a time."""
-    return replace(shard, offsets=store_rows(shard.offsets, message_path(directory, "offsets")))
-
-
 def _compare_shard(
     places: tuple[Sequence[FileRange], Sequence[FileRange]],
     members: Sequence[Alike],
@@ -548,7 +441,7 @@ def _compare_shard(
     for side, allowance in zip(places, allowances, strict=True):
         forget_folds()
         shards = merged_shards(folds_in(side), members, main, offsets_partition, allowance)
-        sides.append(shards | {members[0]: _in_file(shards[members[0]], directory)})
+        sides.append(shards | {members[0]: in_file(shards[members[0]], directory)})
         del shards
     before, after = sides
     name = members[0][0].name
@@ -578,96 +471,3 @@ def _compare_rest(shards: Sequence[_Compared], members: Sequence[Alike]) -> list
 
     before, after = state([shard.before for shard in shards]), state([shard.after for shard in shards])
     return list(differences([before], [after], None))
-
-
-def _expired(log: PartitionLog, options: CompactionOptions, tasks: _Tasks) -> Expired:
-    """What expires; it was proved that its tombstones delete that and nothing else."""
-    profile = options.profile
-    ((rules, _),) = commit_classes([(profile,)], with_producers=True).items()
-    folds = tasks.folds(log, rules, check_crc=True)
-    places = tasks.cut(folds, tasks.shards_for(folds))
-    of_input = _Input(log.offsets_partition, profile, standing_allowance(log.size), tasks.directory)
-    sweep = partial(_sweep, log=log, options=options, of_input=of_input)
-    (expired,) = tasks.run(sweep, [tasks.run(partial(_merge_columns, of_input=of_input), places)])
-    options.check_approved(expired)
-    if expired.segment is None:
-        return expired
-    tombstones = replace(log, segments=(expired.segment,))
-    more = tasks.cut(tasks.folds(tombstones, rules, check_crc=True), len(places))
-    compare = partial(_compare_expired, of_input=of_input)
-    left = tasks.run(compare, [(old, [*old, *new]) for old, new in zip(places, more, strict=True)])
-    (wrong,) = tasks.run(partial(_compare_groups, expired=expired, of_input=of_input), [left])
-    prove_expired(expired, [part.offsets for part in left], wrong)
-    return expired
-
-
-@dataclass(frozen=True)
-class _Input:
-    """The log that expires, as tasks merge it; they write to ``directory``."""
-
-    offsets_partition: int
-    profile: Profile
-    allowance: int
-    directory: str
-
-    def merged(self, places: Iterable[FileRange]) -> MergedShard:
-        """A shard, whose folds stand in these places."""
-        alike = (self.profile,)
-        shards = merged_shards(folds_in(places), [alike], self.profile, self.offsets_partition, self.allowance)
-        return shards[alike]
-
-    def without_offsets(self, shard: MergedShard) -> StoredShard:
-        return replace(shard, offsets=NoRows()).stored(message_path(self.directory, "rest"))
-
-    def combined(self, shards: Iterable[StoredShard]) -> MergedPartition:
-        return combine_shards([shard.read(self.profile) for shard in shards])
-
-
-@dataclass(frozen=True)
-class _Left:
-    """Offsets of a shard that stay, and the rest of its state before and after."""
-
-    offsets: OffsetsLeft
-    before: StoredShard
-    after: StoredShard
-    pending_is_same: bool
-
-
-def _merge_columns(places: Sequence[FileRange], of_input: _Input) -> StoredShard:
-    forget_folds()
-    return of_input.merged(places).stored(message_path(of_input.directory, "merged"), OFFSET_COLUMNS)
-
-
-def _sweep(shards: Sequence[StoredShard], log: PartitionLog, options: CompactionOptions, of_input: _Input) -> Expired:
-    assert options.offsets_retention_ms is not None
-    return write_tombstones(
-        log,
-        of_input.combined(shards),
-        options.profile,
-        now_ms=options.rules.now_ms,
-        offsets_retention_ms=options.offsets_retention_ms,
-        path=message_path(of_input.directory, "tombstones"),
-    )
-
-
-def _compare_expired(places: tuple[Sequence[FileRange], Sequence[FileRange]], of_input: _Input) -> _Left:
-    sides = []
-    for side in places:
-        forget_folds()
-        sides.append(_in_file(of_input.merged(side), of_input.directory))
-    before, after = sides
-    return _Left(
-        OffsetsLeft.of(before.offsets, after.offsets),
-        of_input.without_offsets(before),
-        of_input.without_offsets(after),
-        before.pending == after.pending,
-    )
-
-
-def _compare_groups(left: Sequence[_Left], expired: Expired, of_input: _Input) -> list[str]:
-    """Groups and pending offsets that the tombstones change although they are not of the plan."""
-    before = of_input.combined(part.before for part in left)
-    after = of_input.combined(part.after for part in left)
-    with_offsets = frozenset().union(*(part.offsets.groups for part in left))
-    wrong = groups_changed(before.groups, after.groups, expired.groups, with_offsets)
-    return wrong if all(part.pending_is_same for part in left) else [*wrong, "offsets of open transactions"]

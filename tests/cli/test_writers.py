@@ -439,7 +439,7 @@ ELSEWHERE = {
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
     "coordinator_core/lifecycle/compact_newest.py:store_newest": OF_ATTEMPT,
     "coordinator_core/lifecycle/compact_newest.py:store_survivors": OF_ATTEMPT,
-    "coordinator_core/lifecycle/compact_parts.py:_fold": OF_ATTEMPT,
+    "coordinator_core/lifecycle/compact_tasks.py:_fold": OF_ATTEMPT,
     "coordinator_core/lifecycle/compact_parts.py:_write": OF_ATTEMPT,
     "coordinator_core/merge/cuts.py:cut_folds": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,

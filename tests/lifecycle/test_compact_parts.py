@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from coordinator_core import storage
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
-from coordinator_core.lifecycle.compact_parts import PartSizes, compact_in_parts
+from coordinator_core.lifecycle.compact_parts import compact_in_parts
 from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_tasks import PartSizes
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import Codec, PartitionLog

@@ -18,8 +18,8 @@ from coordinator_core.lifecycle.approved import (
     read_plan,
     write_plan,
 )
-from coordinator_core.lifecycle.compact_parts import PartSizes
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_tasks import PartSizes
 from coordinator_core.lifecycle.forecast import forecast
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release

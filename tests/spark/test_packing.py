@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.fold.tasks import FoldTask
+from coordinator_core.fold.tasks import FoldTask, packed
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from spark_apps.packing import (
@@ -15,7 +15,6 @@ from spark_apps.packing import (
     MIN_TASK_BYTES,
     divided,
     fold_task_bytes,
-    packed,
     share_out,
     task_bytes,
 )
