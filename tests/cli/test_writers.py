@@ -443,6 +443,7 @@ ELSEWHERE = {
     "coordinator_core/lifecycle/compact_parts.py:_write": OF_ATTEMPT,
     "coordinator_core/merge/cuts.py:cut_folds": OF_ATTEMPT,
     "coordinator_core/reports/history_publish.py:write_part": OF_ATTEMPT,
+    "coordinator_core/rules/figures_publish.py:publish_figures": "as publish_findings: figures.json last",
     "coordinator_core/storage.py:_write_remote": (
         "tests/log/test_conditional.py::test_where_a_file_is_seen_while_it_is_written_it_is_renamed"
     ),

@@ -28,7 +28,7 @@ from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
 from coordinator_core.jsontext import json_pieces
-from coordinator_core.lifecycle.compact_proof import _table_differences
+from coordinator_core.lifecycle.compact_proof import table_differences
 from coordinator_core.log.limits import MIB, STANDING_VARIABLE, Limits, standing_allowance
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, PartitionLog, Snapshot
@@ -137,9 +137,9 @@ def test_metadata_that_are_not_whole_still_differ(tmp_path: Path, small_blocks: 
     before, after = (found.to_state(whole_metadata=False).offsets for found in (old, new))
     assert [key.partition for key in before if before[key] != after[key]] == [150]
     assert max(len(offset.metadata) for offset in before.values()) < 100
-    found = list(_table_differences("p", "committed offset", old.offsets, new.offsets, None))
+    found = list(table_differences("p", "committed offset", old.offsets, new.offsets, None))
     assert [difference.offset_key and difference.offset_key.partition for difference in found] == [150, 150]
-    assert not list(_table_differences("p", "committed offset", old.offsets, old.offsets, None))
+    assert not list(table_differences("p", "committed offset", old.offsets, old.offsets, None))
 
 
 def test_more_than_is_allowed_is_refused_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

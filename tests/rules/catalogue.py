@@ -75,7 +75,8 @@ _TABLE = """## The table `findings`
 
 `--publish` writes it to `<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet`, and beside it
 `reconciliation.json`: the verdict, the inputs, which rules were evaluated. The id is a hash of all that
-decides the findings, so asking again changes nothing. Runs themselves are never written into. When a rule has
+decides the findings, so asking again changes nothing. The Spark app `reconcile` adds `figures.json` and
+three tables of lag, for the report of the same run. Runs themselves are never written into. When a rule has
 very many findings (`findings_per_rule`), those of a group become one, which says in `rows` for how many it
 stands.
 
