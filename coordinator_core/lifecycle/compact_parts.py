@@ -200,8 +200,7 @@ class _InParts:
         scans = self._run(partial(scan_ranges, replace(log, segments=())), self._tasks.parts_of(log))
         scan = join_scans(log, scans)
         facts = transaction_facts(scan, self._options.rules)
-        stable, asked = facts.last_stable_offset, self._options.rules.end_offset
-        end_offset = stable if asked is None else min(stable, asked)
+        end_offset = facts.end_of_compaction(self._options.rules)
         store = partial(_store_newest, end_offset=end_offset, directory=self._target)
         newest = self._run(store, [(part, facts.aborted) for part in scans])
         sizes = [sum(file.of_buckets(range(bucket, bucket + 1)).size for file in newest) for bucket in range(BUCKETS)]
@@ -218,19 +217,18 @@ class _InParts:
         )
         return self._run(find, [log.share(number) for number in range(len(log.shares))])
 
-    def _plans(self, log: _Log, stays: Sequence[_Survivors]) -> list[tuple[CompactionPlan, tuple[FileRange, ...]]]:
+    def _plans(self, log: _Log, stays: Sequence[_Survivors]) -> list[Part]:
         """Plans of the parts of a log, each without its survivors, and where these are."""
         is_left = np.logical_or.reduce([part.is_left for part in stays])
         actions = batch_actions(log.scan, log.facts, is_left, self._options.rules, log.end_offset)
         facts = replace(log.facts, aborted=log.facts.aborted[:0], last_of_producer=frozenset())
-        plans = []
+        nothing, plans = read_survivors(()), []
         for number, scan in enumerate(log.scans):
             first = 0 if number == 0 else scan.segments[0].segment.base_offset
             later = log.scans[number + 1 : number + 2]
             stop = later[0].segments[0].segment.base_offset if later else np.iinfo(np.int64).max
             own = actions[(first <= actions["base_offset"]) & (actions["base_offset"] < stop)]
             places = tuple(part.file.between(number) for part in stays)
-            nothing = read_survivors(())
             plan = CompactionPlan(scan, self._options.rules, facts, log.end_offset, frozenset(), nothing, own)
             plans.append((plan, places))
         return plans

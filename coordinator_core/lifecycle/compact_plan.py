@@ -58,6 +58,11 @@ class TransactionFacts:
     aborted: Int64s
     last_of_producer: frozenset[int]
 
+    def end_of_compaction(self, rules: CompactionRules) -> int:
+        """The offset at which and behind which nothing is touched."""
+        stable, asked = self.last_stable_offset, rules.end_offset
+        return stable if asked is None else min(stable, asked)
+
 
 @dataclass(slots=True)
 class _Producer:
@@ -248,8 +253,7 @@ class CompactionPlan:
         Raises :class:`DamagedInputError` for records that cannot be read.
         """
         facts = facts or transaction_facts(scan, rules)
-        stable = facts.last_stable_offset
-        end_offset = stable if rules.end_offset is None else min(stable, rules.end_offset)
+        end_offset = facts.end_of_compaction(rules)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
         stays = survivors(newest, rules, Extra())
         is_left = stays.are_in(cleanable(scan, end_offset))

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.tasks import Range
 from coordinator_core.kernels import (
     BatchIndex,
     Bounds,
@@ -198,10 +199,6 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
 def has_producers(scan: LogScan) -> bool:
     """Whether batches have producer ids."""
     return bool((scan.index["producer_id"] != NO_PRODUCER_ID).any())
-
-
-Range = tuple[SegmentFile, int | None]
-"""A segment, and the offset that it must not reach."""
 
 
 def ranges_to_scan(log: PartitionLog) -> list[Range]:

@@ -11,8 +11,8 @@ from coordinator_core import storage
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_segment, forget_folds
-from coordinator_core.fold.tasks import packed
-from coordinator_core.lifecycle.compact_scan import Range, ranges_to_scan
+from coordinator_core.fold.tasks import Range, packed
+from coordinator_core.lifecycle.compact_scan import ranges_to_scan
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.cuts import CutFolds, cut_folds
 from coordinator_core.merge.shards import MergedShard, store_rows
