@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
@@ -201,6 +202,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return len(PARTS) if part is None else _POSITION[part.path]
 
     items.sort(key=position)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: Python's collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

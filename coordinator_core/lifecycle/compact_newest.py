@@ -85,6 +85,8 @@ def merged_newest(places: Iterable[FileRange], unkeyed: Iterable[FileRange] = ()
     table = NewestTable(MAX_RECORDS)
     for place in places:
         for batch in _batches_in(place):
+            # The kernel follows the bounds of the keys.
+            batch.validate(full=True)
             rows = np.empty(batch.num_rows, _ROW)
             for name in _ROW.names or ():
                 rows[name] = batch.column(name).to_numpy()

@@ -74,6 +74,7 @@ CLAIMS = (
     SPARK_1,
     SPARK_4,
     Claim("CPU seconds of decode, CRC and fold; loader thread", "replay", Row.BROKER, Row.KERNEL, 8, _cpu),
+    Claim("second run with 5 % new segments of 4 GB; first run", "cache", Row.FIRST, Row.SECOND, 5),
     Claim("second run with 5 % new segments of 10 GB; first run", "cache-10", Row.FIRST, Row.SECOND, 5),
     DUMP,
     Claim("dump of KIP-848 groups", "dump-groups", Row.KAFKA_DUMP, Row.DUMP, 3),

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cases import case
 from tests.dags.airflow_home import AirflowApi, AirflowHome
+from tests.dags.forked import import_beforehand
 
 # Whoever imports Airflow makes it a home; the tests that import it here must not do so in the user's.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
@@ -120,6 +121,13 @@ def home(place: Path, cluster_file: Path) -> AirflowHome:
     consumers.mkdir()
     (consumers / "sees_new_runs.py").write_text(CONSUMER)
     return AirflowHome(place / "home", cluster_file, {"consumers": consumers})
+
+
+@pytest.fixture(scope="session")
+def home_of_scripts(home: AirflowHome) -> AirflowHome:
+    """The home, for tests that run a :class:`~tests.dags.forked.Script`."""
+    import_beforehand(home.environment, "dags.common.spark")
+    return home
 
 
 @pytest.fixture(scope="package")

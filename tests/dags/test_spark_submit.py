@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from .airflow_home import AirflowHome
+from .forked import Done, Script
 
 SCRIPT = """
 import os
@@ -37,9 +37,7 @@ sys.exit(0 if "IN_CLUSTER" in os.environ else exit_code)
 CONNECTION = {"AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "spark://master:7077"})}
 
 
-def execute(
-    home: AirflowHome, directory: Path, spark: str, *, exit_code: int = 0, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def execute(home: AirflowHome, directory: Path, spark: str, *, exit_code: int = 0, **environment: str) -> Done:
     """The operator with a ``spark-submit`` on its PATH that writes down how it was called."""
     clusters = directory / "clusters.yaml"
     clusters.write_text(f"clusters: {{eu: {{source: s, output: o, spark: {spark}}}}}")
@@ -47,20 +45,15 @@ def execute(
     submit.parent.mkdir()
     submit.write_text(SUBMIT)
     submit.chmod(0o755)
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={
-            **home.environment,
-            "PATH": f"{submit.parent}{os.pathsep}{os.environ['PATH']}",
-            "REGROUP_CLUSTERS": str(clusters),
-            "SUBMITTED": str(directory / "submitted.json"),
-            "SUBMIT_EXIT_CODE": str(exit_code),
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    everything = {
+        **home.environment,
+        "PATH": f"{submit.parent}{os.pathsep}{os.environ['PATH']}",
+        "REGROUP_CLUSTERS": str(clusters),
+        "SUBMITTED": str(directory / "submitted.json"),
+        "SUBMIT_EXIT_CODE": str(exit_code),
+        **environment,
+    }
+    return Script(SCRIPT, everything, directory).end()
 
 
 def command(home: AirflowHome, directory: Path, spark: str, **environment: str) -> list[str]:
@@ -77,22 +70,22 @@ def command(home: AirflowHome, directory: Path, spark: str, **environment: str) 
     return words
 
 
-def test_the_master_is_that_of_the_connection(home: AirflowHome, tmp_path: Path) -> None:
-    words = command(home, tmp_path, "{executor_cores: 3}", **CONNECTION)
+def test_the_master_is_that_of_the_connection(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    words = command(home_of_scripts, tmp_path, "{executor_cores: 3}", **CONNECTION)
     assert words[words.index("--master") + 1] == "spark://master:7077"
     assert words[words.index("--executor-cores") + 1] == "3"
 
 
-def test_without_a_connection_the_master_is_local(home: AirflowHome, tmp_path: Path) -> None:
-    words = command(home, tmp_path, "{}")
+def test_without_a_connection_the_master_is_local(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    words = command(home_of_scripts, tmp_path, "{}")
     assert words[words.index("--master") + 1] == "local[*]"
 
 
 @pytest.mark.parametrize(("exit_code", "reason"), [(2, "arguments"), (3, "damaged"), (4, "proof")])
 def test_a_final_exit_code_says_why_there_is_no_retry(
-    home: AirflowHome, tmp_path: Path, exit_code: int, reason: str
+    home_of_scripts: AirflowHome, tmp_path: Path, exit_code: int, reason: str
 ) -> None:
-    done = execute(home, tmp_path, "{}", exit_code=exit_code)
+    done = execute(home_of_scripts, tmp_path, "{}", exit_code=exit_code)
     last = done.stderr.strip().splitlines()[-1]
     told = done.stderr[done.stderr.index("AirflowFailException") :]
     assert reason in told
@@ -100,48 +93,48 @@ def test_a_final_exit_code_says_why_there_is_no_retry(
     assert "noise" not in told
 
 
-def test_tasks_of_one_expansion_leave_outcomes_of_their_own(home: AirflowHome, tmp_path: Path) -> None:
+def test_tasks_of_one_expansion_leave_outcomes_of_their_own(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
     names = []
     for index in ("-1", "0", "1"):
         (tmp_path / index).mkdir()
-        words = command(home, tmp_path / index, "{}", MAP_INDEX=index)
+        words = command(home_of_scripts, tmp_path / index, "{}", MAP_INDEX=index)
         run_id = words[words.index("--run-id") + 1]
         names.append(Path(words[-1]).name.replace(run_id, "ID"))
     assert names == ["replay-ID.json", "replay-ID-0.json", "replay-ID-1.json"]
 
 
-def test_an_app_that_comes_to_no_end_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:
-    done = execute(home, tmp_path, "{}", exit_code=3, DIES="")
+def test_an_app_that_comes_to_no_end_may_be_tried_again(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    done = execute(home_of_scripts, tmp_path, "{}", exit_code=3, DIES="")
     assert done.returncode == 1
     assert "AirflowFailException" not in done.stderr
 
 
 @pytest.mark.parametrize("left", [{"exit_code": 5}, {"exit_code": 0, "DIES": ""}], ids=["failed", "no outcome"])
-def test_success_of_the_submission_is_none_of_the_app(home: AirflowHome, tmp_path: Path, left: Any) -> None:
+def test_success_of_the_submission_is_none_of_the_app(home_of_scripts: AirflowHome, tmp_path: Path, left: Any) -> None:
     """In deploy mode cluster ``spark-submit`` may end well before or whatever the app does."""
-    done = execute(home, tmp_path, "{}", IN_CLUSTER="", **left)
+    done = execute(home_of_scripts, tmp_path, "{}", IN_CLUSTER="", **left)
     assert done.returncode == 1
     assert "spark-submit ended well, the app did not" in done.stderr
 
 
-def test_the_deploy_mode_is_that_of_the_connection(home: AirflowHome, tmp_path: Path) -> None:
+def test_the_deploy_mode_is_that_of_the_connection(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
     extra = {"deploy-mode": "cluster"}
     there = {"AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})}
-    words = command(home, tmp_path, "{environment: e.tar.gz}", **there)
+    words = command(home_of_scripts, tmp_path, "{environment: e.tar.gz}", **there)
     assert words[words.index("--deploy-mode") + 1] == "cluster"
     assert not any(word.startswith("spark.pyspark.driver.python") for word in words), "the driver has the archive's"
 
 
-def test_any_other_exit_code_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:
-    done = execute(home, tmp_path, "{}", exit_code=5)
+def test_any_other_exit_code_may_be_tried_again(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    done = execute(home_of_scripts, tmp_path, "{}", exit_code=5)
     assert done.returncode == 1
     assert "Error code is: 5" in done.stderr
     assert "AirflowFailException" not in done.stderr
 
 
-def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> None:
+def test_executors_get_their_environment(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
     settings = "{environment: dist/regroup-environment.tar.gz, archives: 'names.zip#names', py_files: more.zip}"
-    words = command(home, tmp_path, settings)
+    words = command(home_of_scripts, tmp_path, settings)
     archives = [f"{tmp_path}/dist/regroup-environment.tar.gz#environment", f"{tmp_path}/names.zip#names"]
     assert words[words.index("--archives") + 1] == ",".join(archives)
     assert words[words.index("--py-files") + 1] == f"{tmp_path}/more.zip"
@@ -149,8 +142,8 @@ def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> N
     assert f"spark.pyspark.driver.python={sys.executable}" in words
 
 
-def test_without_an_environment_executors_have_one(home: AirflowHome, tmp_path: Path) -> None:
-    words = command(home, tmp_path, "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}")
+def test_without_an_environment_executors_have_one(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    words = command(home_of_scripts, tmp_path, "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}")
     assert "--archives" not in words
     assert [word for word in words if word.startswith("spark.pyspark")] == [
         "spark.pyspark.python=/opt/regroup/bin/python"

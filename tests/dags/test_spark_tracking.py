@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pytest
 from tests.live.broker import wait_for
 
 from .airflow_home import AirflowHome
+from .forked import Script
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -74,6 +74,7 @@ class Attempts:
     """Attempts of one task: each is a process, and all have the task's state."""
 
     def __init__(self, home: AirflowHome, directory: Path, manager: str) -> None:
+        self._directory = directory
         self._submitted = directory / "submitted.jsonl"
         submit = directory / "bin/spark-submit"
         submit.parent.mkdir()
@@ -91,14 +92,8 @@ class Attempts:
             "AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}),
         }
 
-    def begin(self, number: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", SCRIPT, str(number)]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=self._environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
-
-    def end(self, number: int) -> str:
-        """What the attempt said."""
-        return self.begin(number).communicate(timeout=600)[0]
+    def begin(self, number: int) -> Script:
+        return Script(SCRIPT, self._environment, self._directory, str(number))
 
     def submissions(self) -> list[list[str]]:
         return [json.loads(line) for line in self._submitted.read_text().splitlines()]
@@ -114,12 +109,12 @@ class Attempts:
 
 
 @pytest.fixture
-def attempts(home: AirflowHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempts]:
+def attempts(home_of_scripts: AirflowHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempts]:
     monkeypatch.setattr(ResourceManager, "state", ("RUNNING", "UNDEFINED"))
     monkeypatch.setattr(ResourceManager, "asked", 0)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ResourceManager) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Attempts(home, tmp_path, f"http://127.0.0.1:{server.server_port}")
+        yield Attempts(home_of_scripts, tmp_path, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
 
 
@@ -128,7 +123,6 @@ def lose_worker(attempts: Attempts) -> None:
     first = attempts.begin(1)
     wait_for("the attempt to follow its app", lambda: ResourceManager.asked > 0)
     first.kill()
-    first.communicate()
 
 
 def result(said: str) -> Any:
@@ -138,7 +132,7 @@ def result(said: str) -> Any:
 def test_the_next_attempt_takes_what_the_app_has_done(attempts: Attempts) -> None:
     lose_worker(attempts)
     run_id = attempts.app_ends(0, "", ("FINISHED", "SUCCEEDED"))
-    assert result(attempts.end(2))["run_id"] == run_id
+    assert result(attempts.begin(2).end().stdout)["run_id"] == run_id
     [words] = attempts.submissions()
     assert "spark.yarn.submit.waitAppCompletion=false" in words
 
@@ -150,6 +144,6 @@ def test_damaged_input_is_not_tried_again_whoever_sees_it(attempts: Attempts) ->
     asked = ResourceManager.asked
     wait_for("the attempt to follow the app again", lambda: ResourceManager.asked > asked)
     ResourceManager.state = ("FINISHED", "FAILED")
-    said = second.communicate(timeout=600)[0]
+    said = second.end().stderr
     assert "AirflowFailException: replay: the input is damaged, so no retry: regroup-replay: error: why" in said
     assert len(attempts.submissions()) == 1

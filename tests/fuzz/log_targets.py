@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from dataclasses import replace
 from itertools import zip_longest
@@ -13,6 +14,7 @@ import numpy as np
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle import compact_write
+from coordinator_core.lifecycle.compact_newest import BUCKETS, merged_newest, store_newest
 from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
 from coordinator_core.lifecycle.compact_scan import NewestRecords, newest_records, scan_log
 from coordinator_core.lifecycle.compact_write import OutputFormat, write_survivors
@@ -56,21 +58,35 @@ def compaction(data: bytes, choices: Random) -> str:
     }
     try:
         with file_of(*versions), patch.multiple(compact_write, **sizes):  # type: ignore[call-overload]
-            return _compact(log, output, is_shifting=is_shifting)
+            return _compact(log, output, is_shifting=is_shifting, in_parts=choices.random() < 0.1)
     except DamagedInputError as error:
         return error.damage.kind
 
 
-def _compact(log: PartitionLog, output: OutputFormat, *, is_shifting: bool) -> str:
+def _compact(log: PartitionLog, output: OutputFormat, *, is_shifting: bool, in_parts: bool) -> str:
     scan = scan_log(log)
     plan = CompactionPlan.of(scan, _RULES)
     end = scan.log_end_offset
     sizes = key_sizes(scan, kept=plan.stays.offsets, end_offset=end)
     if not is_shifting:
         found = {sizes.key(row): int(sizes.rows["records"][row]) for row in range(len(sizes.rows))}
-        _require_records(log, newest_records(scan, aborted=_NONE, end_offset=end), found)
+        newest = newest_records(scan, aborted=_NONE, end_offset=end)
+        _require_records(log, newest, found)
+        if in_parts:
+            _require_stored(newest)
     written = write_survivors(plan, _Output(), output)
     return "nothing left" if written.records == 0 else "compacted"
+
+
+def _require_stored(newest: NewestRecords) -> None:
+    """Newest records by way of a file, against those in memory."""
+    with tempfile.TemporaryDirectory() as place:
+        file = store_newest(newest, f"{place}/newest")
+        parts = [file.of_buckets(range(begin, begin + 64)) for begin in range(0, BUCKETS, 64)]
+        again = merged_newest(parts, [file.unkeyed])
+    found, wanted = ({one.key(row): one.rows[row].tolist() for row in range(len(one.rows))} for one in (again, newest))
+    require_equal(found, wanted, "stored newest records")
+    require_equal(again.unkeyed.tolist(), newest.unkeyed.tolist(), "stored record offsets without a key")
 
 
 def _require_records(log: PartitionLog, newest: NewestRecords, sizes: dict[bytes, int]) -> None:

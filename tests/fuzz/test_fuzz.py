@@ -43,7 +43,7 @@ def found(outcome: Outcome) -> list[str]:
 
 
 @every_target
-@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.full)], ids=["a quarter", "all"])
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.full)], ids=["an eighth", "all"])
 def test_a_short_campaign(target: str, share: int) -> None:
     inputs = INPUTS.get(target, SHORT)
     # Fewer inputs go one way in some targets.

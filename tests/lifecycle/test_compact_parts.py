@@ -62,9 +62,11 @@ def files(directory: Path) -> dict[str, bytes]:
     [
         ("k431-txn", None),
         ("k431-expired/C", 3600_000),
-        ("k241/cleaned", 3600_000),
         ("kmix-0102-241/mixed", None),
-        *(pytest.param(name, 3600_000, marks=pytest.mark.full) for name in ("k431-mixed", "k431-txn", "k0102/after")),
+        *(
+            pytest.param(name, 3600_000, marks=pytest.mark.full)
+            for name in ("k431-mixed", "k431-txn", "k0102/after", "k241/cleaned")
+        ),
         *(pytest.param(name, None, marks=pytest.mark.full) for name in ("k431-mixed", "k392-classic", "k082/after")),
     ],
 )

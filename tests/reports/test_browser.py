@@ -146,12 +146,8 @@ class Opened:
         ]
 
 
-@pytest.fixture(params=SIZES)
-def size(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# What the size changes the scheme does not, and the other way round.
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_opens_alone_and_keeps_nobody_out(
     name: str, size: str, scheme: str, browser: Browser, pages: dict[str, Path]
@@ -187,6 +183,7 @@ def test_the_verdict_is_what_the_run_says(browser: Browser, pages: dict[str, Pat
         opened.context.close()
 
 
+@pytest.mark.parametrize("size", SIZES)
 def test_a_picture_fits_and_reads(browser: Browser, pages: dict[str, Path], size: str) -> None:
     """One of both pictures shows, with the text that is told, in colours of the page, and a sentence instead of it."""
     opened = Opened(browser, pages["group"], size, "dark")

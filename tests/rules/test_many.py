@@ -24,11 +24,13 @@ from coordinator_core.rules.findings import SUBJECT
 from coordinator_core.rules.lag import largest_first
 from coordinator_core.rules.parts import GroupRange, divided
 from coordinator_core.rules.settings import RuleSettings, settings_from
+from tests.examples import one_in
 from tests.lifecycle.random_groups import TOPICS as RANDOM_TOPICS
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.log.builders import NOW_MS
 from tests.rules.faults import FAULTS
 from tests.rules.logs import TOPICS, Log, classic, commit, empty_group, one
+from tests.rules.together import ALONE, together
 
 DAY_MS = 86_400_000
 SETTINGS = RuleSettings()
@@ -198,13 +200,16 @@ def test_parts_of_a_run_say_what_the_run_says(tmp_path: Path, request: pytest.Fi
     assert run_metrics(found, facts, found_lag) == metrics
 
 
-@pytest.mark.parametrize("code", list(FAULTS))
-def test_each_fault_is_found_in_parts(code: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    log = FAULTS[code]
+@pytest.mark.parametrize("log", [together(), *one_in(5, list(ALONE.values()))], ids=["together", *ALONE])
+def test_faults_are_found_in_parts(
+    log: Log, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = settings_from(log.settings, RULES)
     facts = log.facts(tmp_path)
     whole = evaluate(facts, settings)
     parts: list[Part] = request.getfixturevalue("parts")
+    # Some ten parts of a large log.
+    monkeypatch.setattr(facts_module, "PART_ROWS", max(1, len(facts.offsets) // 10))
     assert evaluate(anew(facts), settings).findings == whole.findings
     assert parts
 

@@ -34,6 +34,20 @@ from .test_publish import place as place_of
 from .test_publish import publish
 
 PLACE = ["cluster", "window_key", "run_id"]
+FEW = ("groups", "offsets", "regexes")
+"""Two tables with rows, and one without."""
+
+
+@pytest.fixture
+def every_table() -> None:
+    """The test is about each table of a run."""
+
+
+@pytest.fixture(autouse=True)
+def few_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit takes as long for each table."""
+    if "every_table" not in request.fixturenames:
+        monkeypatch.setattr(iceberg, "TABLES", {name: TABLES[name] for name in FEW})
 
 
 @pytest.fixture
@@ -70,20 +84,21 @@ def rows(tmp_path: Path, name: str, branch: str = MAIN) -> pa.Table:
 
 
 def run_ids(tmp_path: Path, branch: str = MAIN) -> set[str]:
-    return {run_id for name in TABLES for run_id in rows(tmp_path, name, branch)["run_id"].to_pylist()}
+    return {run_id for name in iceberg.TABLES for run_id in rows(tmp_path, name, branch)["run_id"].to_pylist()}
 
 
 def content(run: Run) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(run.path).rglob("*") if path.is_file()}
 
 
+@pytest.mark.usefixtures("every_table")
 def test_tables_have_the_rows_of_the_run(
     run: Run, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     before = content(run)
     tables.register(run)
-    for name in TABLES:
+    for name in iceberg.TABLES:
         _has_rows(run, tmp_path, name)
     assert content(run) == before
     assert verify_run(run).damage == ()
@@ -105,9 +120,10 @@ def _has_structs(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
 
 
+@pytest.mark.usefixtures("every_table")
 def test_the_snapshot_names_what_proves_the_run(run: Run, tables: Tables, tmp_path: Path) -> None:
     tables.register(run)
-    for name in TABLES:
+    for name in iceberg.TABLES:
         snapshot = read(tmp_path, name).current_snapshot()
         assert snapshot is not None
         assert snapshot.summary is not None
@@ -123,10 +139,10 @@ def test_the_snapshot_names_what_proves_the_run(run: Run, tables: Tables, tmp_pa
 
 
 def test_repeated_nothing_changes(run: Run, tables: Tables, tmp_path: Path) -> None:
-    assert tables.register(run).changed == tuple(sorted(TABLES))
-    before = {name: read(tmp_path, name).metadata_location for name in TABLES}
+    assert tables.register(run).changed == tuple(sorted(iceberg.TABLES))
+    before = {name: read(tmp_path, name).metadata_location for name in iceberg.TABLES}
     assert tables.register(run).changed == ()
-    assert {name: read(tmp_path, name).metadata_location for name in TABLES} == before
+    assert {name: read(tmp_path, name).metadata_location for name in iceberg.TABLES} == before
 
 
 def test_a_run_replaces_that_of_its_window_alone(run: Run, tables: Tables, tmp_path: Path) -> None:
@@ -150,7 +166,7 @@ def test_branches_are_apart(run: Run, tables: Tables, tmp_path: Path) -> None:
     assert run_ids(tmp_path, AUDITED) == {"r2"}
     assert not is_registered(run.path)
     # Of a table without rows, too: a reader names the branch.
-    assert all(AUDITED in read(tmp_path, name).refs() for name in TABLES)
+    assert all(AUDITED in read(tmp_path, name).refs() for name in iceberg.TABLES)
 
 
 def test_the_audited_branch_may_come_first(run: Run, tables: Tables, tmp_path: Path) -> None:
@@ -158,6 +174,7 @@ def test_the_audited_branch_may_come_first(run: Run, tables: Tables, tmp_path: P
     assert (run_ids(tmp_path), run_ids(tmp_path, AUDITED)) == (set(), {"r1"})
 
 
+@pytest.mark.usefixtures("every_table")
 def test_removed_it_is_in_no_branch(run: Run, tables: Tables, tmp_path: Path) -> None:
     assert tables.unregister(run).changed == ()
     tables.register(run)
@@ -215,7 +232,7 @@ def test_two_at_once(run: Run, tmp_path: Path) -> None:
         tables.register(published(tmp_path, "first", "v"))
         tasks = [threads.submit(tables.register, each) for each in both]
         failures = [task.exception() for task in tasks]
-        for name in TABLES:
+        for name in iceberg.TABLES:
             found = rows(tmp_path, name)
             assert len(set(found["run_id"].to_pylist())) <= 2, name
             assert found.num_rows == 2 * run.table(name).num_rows
@@ -290,7 +307,7 @@ def test_killed_anywhere_it_is_completed_by_the_next(run: Run, tmp_path: Path) -
     # What may be referred to is noted first.
     assert is_registered(run.path)
     register("killed")
-    for name in TABLES:
+    for name in iceberg.TABLES:
         assert rows(tmp_path / "killed", name).num_rows == run.table(name).num_rows
 
 
@@ -313,6 +330,7 @@ def command(tmp_path: Path, *words: str) -> list[str]:
     return ["register", *words, "--catalog", "lake", *given]
 
 
+@pytest.mark.usefixtures("every_table")
 def test_command(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(run.path).parent)
     assert regroup(command(tmp_path, "r1")) == ExitCode.CLEAN
@@ -320,7 +338,7 @@ def test_command(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     assert regroup(command(tmp_path, "r1", "--branch", "audited", "--format", "json")) == ExitCode.CLEAN
     document = json.loads(capsys.readouterr().out)
     assert document["branches"] == ["audited"]
-    assert document["changed"] == sorted(TABLES)
+    assert document["changed"] == sorted(iceberg.TABLES)
     assert regroup(command(tmp_path, "r1", "--remove")) == ExitCode.CLEAN
     assert "r1 removed from lake.regroup, main and audited" in capsys.readouterr().out
     assert (run_ids(tmp_path), run_ids(tmp_path, AUDITED)) == (set(), set())

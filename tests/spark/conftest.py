@@ -6,15 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator_core.process.plain import PLAIN
 from spark_apps.session import Session
 
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[Session]:
-    session = Session("regroup-tests", "local[2]")
+    with pytest.MonkeyPatch.context() as patch:
+        # Its end would wait for the archive of classes to be written.
+        patch.setenv(PLAIN, "class-archive")
+        session = Session("regroup-tests", "local[2]")
+        assert session.context.defaultParallelism == 2
     yield session
     session.stop()
-    session.close()
 
 
 @pytest.fixture

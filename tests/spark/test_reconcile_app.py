@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import DamagedInputError, ExitCode
-from coordinator_core.groups.hashing import partition_for
-from coordinator_core.log.reader import OnDamage
 from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_report import run_report
 from coordinator_core.rules.catalogue import RULES
@@ -29,18 +27,12 @@ from spark_apps.rules import parts_of, reconcile
 from spark_apps.session import Session
 
 from ..cases import case
-from ..log.builders import NOW_MS
+from ..examples import one_in
 from ..rules.corpus import published, topics_of
 from ..rules.faults import FAULTS
-from ..rules.logs import HEALTHY, TOPICS, Log, commit, log_of, one
+from ..rules.logs import HEALTHY, Log, commit, one
+from ..rules.together import ALONE, together
 from ..runs.state_tables import tables_of
-
-KINDS = [log for log in FAULTS.values() if log.release == "4.3.1" and log.num_partitions == 1]
-# What shows at another time, or beside other topics, than those of all of them together.
-ELSE = {"R40", "R46", "R60", "R80", "R82", "R83", "R84", "R85", "R86", "R87", "R90"}
-ALONE = {code: log for code, log in FAULTS.items() if log.release != "4.3.1" or log.settings or code in ELSE}
-# So many that the group of most faults is at home in one of them.
-PARTITIONS = next(number for number in count(len(KINDS)) if partition_for("g", number) < 10)
 
 
 def inputs_of(log: Log, directory: Path) -> Inputs:
@@ -56,23 +48,8 @@ def inputs_of(log: Log, directory: Path) -> Inputs:
     )
 
 
-def together() -> Log:
-    """The faults as offsets partitions of one log; most groups are in the wrong one, and many in several."""
-    before = [log.previous.partitions[0] if log.previous else log_of(*HEALTHY) for log in KINDS]
-    return Log(
-        {number: log.partitions[0] for number, log in enumerate(KINDS)},
-        now_ms=NOW_MS + 1_000_000,
-        num_partitions=PARTITIONS,
-        on_damage=OnDamage.RECOVER,
-        topics=TOPICS,
-        previous=Log(dict(enumerate(before)), num_partitions=PARTITIONS),
-        scanned=True,
-        going={"other": 8},
-    )
-
-
-def check(session: Session, inputs: Inputs) -> set[str]:
-    """The same in Spark as here; the codes of the rules that found something."""
+def checked(session: Session, inputs: Inputs) -> pa.Table:
+    """The findings, which are the same in Spark as here."""
     local_facts = inputs.facts()
     local = evaluate(local_facts, inputs.settings, codes=inputs.codes)
     facts, found, figures = reconcile(session.context, inputs)
@@ -85,7 +62,11 @@ def check(session: Session, inputs: Inputs) -> set[str]:
     reported, read_lag = run_report(facts, found, figures=read_figures(directory))
     assert reported == report
     assert run_metrics(reported, facts, read_lag) == run_metrics(report, local_facts, lag)
-    return set(found.findings["rule"].to_pylist())
+    return found.findings
+
+
+def codes(findings: pa.Table) -> set[str]:
+    return set(findings["rule"].to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -95,30 +76,28 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 def test_all_faults_in_one_log(session: Session, faults: Inputs) -> None:
     assert len(parts_of(faults, 8)) > 4
-    assert check(session, faults) >= set(FAULTS) - set(ALONE) - {"R08"} | {"R04", "R22"}
+    assert codes(checked(session, faults)) >= set(FAULTS) - set(ALONE) - {"R08"} | {"R04", "R22"}
 
 
 def test_findings_that_are_too_many_become_one_of_a_group(session: Session, faults: Inputs) -> None:
     few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}}, RULES))
-    check(session, few)
-    _, found, _ = reconcile(session.context, few)
-    assert max(found.findings["rows"].to_pylist()) > 1
+    assert max(checked(session, few)["rows"].to_pylist()) > 1
 
 
 def test_some_rules_only(session: Session, faults: Inputs) -> None:
-    assert check(session, replace(faults, codes=("R22", "R33"))) == {"R22", "R33"}
+    assert codes(checked(session, replace(faults, codes=("R22", "R33")))) == {"R22", "R33"}
 
 
-@pytest.mark.parametrize("code", [*ALONE, "R22"])
+@pytest.mark.parametrize("code", one_in(3, [*ALONE, "R22"]))
 def test_a_fault_on_its_own(code: str, session: Session, tmp_path: Path) -> None:
-    assert check(session, inputs_of(FAULTS[code], tmp_path)) == {code}
+    assert codes(checked(session, inputs_of(FAULTS[code], tmp_path))) == {code}
 
 
 @pytest.mark.parametrize("name", ["k0102/before", "k392-classic", "k431-compacted/A-uncleaned", "k431-mixed"])
 def test_logs_of_brokers(name: str, session: Session, tmp_path: Path) -> None:
     place = published(case(name), tmp_path)
     topics = topics_of(case(name))
-    assert check(session, Inputs.read(place.path, topics=None if topics is None else str(topics)))
+    assert codes(checked(session, Inputs.read(place.path, topics=None if topics is None else str(topics))))
 
 
 def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
