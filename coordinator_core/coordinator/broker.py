@@ -93,7 +93,7 @@ class Cluster:
             )
             for broker in self.brokers:
                 if isinstance(broker.coordinator, JavaCoordinator):
-                    broker.coordinator.topics_created(set(wanted))
+                    broker.coordinator.streams.topics_changed(set(wanted))
 
         self.clock.at(self.clock.now_ms + INTERNAL_TOPIC_CREATION_MS, create)
 
@@ -223,13 +223,13 @@ class Broker:
     def _streams(
         self, client: Client, request: requests.StreamsGroupHeartbeat | requests.StreamsGroupDescribe
     ) -> replies.Reply:
-        coordinator = self.coordinator
-        if not isinstance(coordinator, JavaCoordinator):
+        if isinstance(self.coordinator, ScalaCoordinator):
             raise ValueError(f"a broker with the Scala coordinator has no {type(request).__name__}")
+        check, streams = self.coordinator.check, self.coordinator.streams
         if isinstance(request, requests.StreamsGroupHeartbeat):
-            return coordinator.streams_group_heartbeat(client, request)
+            return streams.heartbeat(client, request, check)
         described = [
-            coordinator.describe_streams_group(one, topology_description=request.include_topology_description)
+            streams.describe(one, check, topology_description=request.include_topology_description)
             for one in request.group_ids
         ]
         return replies.StreamsGroupDescribeReply(

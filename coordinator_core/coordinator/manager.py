@@ -51,12 +51,11 @@ class GroupMetadataManager(ABC, Generic[G]):
 
     rebalances: Rebalances
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog, compression_type: str = "none") -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
         self.settings = settings
         self.clock = clock
         self.timers = Timers(clock)
         self.log = log
-        self.compression_type = compression_type
         self.groups: dict[str, G] = {}
         self.partitions: dict[int, LoadState] = {}
         self._epochs: dict[int, int] = {}

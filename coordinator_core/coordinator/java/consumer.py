@@ -57,7 +57,6 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         self._rules = rules
         self.new_member_id = new_member_id
         self.assignments = Assignments(manager, metadata)
-        manager.on_consumer_group_loaded = self.loaded
 
     @property
     def session_timeout_ms(self) -> int:
@@ -118,13 +117,6 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             heartbeat_interval_ms=self.settings.group_consumer_heartbeat_interval_ms,
             assignment=assigned(updated.assigned) if epoch == 0 or full or assignment_changed else None,
         )
-
-    def _keep_deadline(self, group: LiveConsumerGroup) -> None:
-        """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
-        current = self.manager.groups.get(group.group_id)
-        if isinstance(current, LiveConsumerGroup):
-            current.metadata_deadline_ms = group.metadata_deadline_ms
-            current.metadata_deadline_epoch = group.metadata_deadline_epoch
 
     def _group(self, group_id: str, create: bool, out: list[Record]) -> LiveConsumerGroup:
         """``getOrMaybeCreateConsumerGroup``: a classic group is converted, an Empty one replaced."""

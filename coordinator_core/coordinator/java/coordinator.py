@@ -307,18 +307,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
         return self.consumers.describe(group_id, self.check)
 
-    def streams_group_heartbeat(
-        self, client: Client, request: requests.StreamsGroupHeartbeat
-    ) -> replies.StreamsGroupHeartbeatReply:
-        return self.streams.heartbeat(client, request, self.check)
-
-    def describe_streams_group(self, group_id: str, *, topology_description: bool) -> replies.DescribedStreamsGroup:
-        return self.streams.describe(group_id, self.check, topology_description=topology_description)
-
     # The rest of the cluster
-
-    def topics_created(self, names: set[str]) -> None:
-        self.streams.topics_changed(names)
 
     def topics_deleted(self, topics: Iterable[tuple[str, str]]) -> None:
         """One batch of tombstones per partition (``onTopicsDeleted``)."""

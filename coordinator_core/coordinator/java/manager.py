@@ -6,6 +6,7 @@ Source: ``GroupMetadataManager`` and ``GroupCoordinatorShard`` on ``CoordinatorR
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.errors import (
@@ -20,7 +21,7 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
-from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup, LiveStreamsRecords
+from coordinator_core.coordinator.java.streams_group import LiveStreamsRecords
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
@@ -32,7 +33,7 @@ from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import JavaGroups, LoadedRecord, LoadError
 from coordinator_core.groups.model import ClassicGroup, LoadFailure, ShareTopic
 from coordinator_core.groups.modern import ConsumerRecords, ShareRecords
-from coordinator_core.releases import OFFSET_KEY_TYPES, Profile, profile_for_release
+from coordinator_core.releases import OFFSET_KEY_TYPES, profile_for_release
 
 PROFILE = profile_for_release("4.3.1")
 """Facts of this coordinator's replay of records."""
@@ -72,19 +73,13 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
-        self.on_consumer_group_loaded: Callable[[LiveConsumerGroup], None] = lambda _group: None
-        self.on_share_group_loaded: Callable[[LiveShareGroup], None] = lambda _group: None
-        self.on_streams_group_loaded: Callable[[LiveStreamsGroup], None] = lambda _group: None
+        self.on_loaded: dict[type, Callable[[Any], None]] = {JavaClassicGroup: self.rebalances.loaded}
+        """What the end of a load does to a group, by its class."""
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
         self.load_failures: list[LoadFailure] = []
         """Records at which Kafka gives a load up. The model reads on, as every replay does."""
-
-    @property
-    def profile(self) -> Profile:
-        """Facts by which records are replayed."""
-        return PROFILE
 
     @property
     def share_topics(self) -> dict[str, tuple[ShareTopic, ...]]:
@@ -253,16 +248,8 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
 
     def end_of_load(self, partition: int) -> None:
         for group_id, group in self.groups.items():
-            if self.partition_for(group_id) != partition:
-                continue
-            if isinstance(group, LiveConsumerGroup):
-                self.on_consumer_group_loaded(group)
-            elif isinstance(group, LiveShareGroup):
-                self.on_share_group_loaded(group)
-            elif isinstance(group, LiveStreamsGroup):
-                self.on_streams_group_loaded(group)
-            elif isinstance(group, JavaClassicGroup):
-                self.rebalances.loaded(group)
+            if self.partition_for(group_id) == partition:
+                self.on_loaded[type(group)](group)
         self._schedule_sweep(partition, self.settings.offsets_retention_check_interval_ms)
 
     def unload_group(self, group_id: str, group: Group) -> None:

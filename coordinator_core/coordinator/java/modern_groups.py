@@ -39,6 +39,7 @@ class ModernGroups(ABC, Generic[Group]):
         self.metadata = metadata
         self._kind = kind
         self._type_name = type_name
+        manager.on_loaded[kind] = self.loaded
 
     @property
     @abstractmethod

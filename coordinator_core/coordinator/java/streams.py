@@ -73,7 +73,6 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         self.metadata_hash = metadata_hash
         self.create_topics: Callable[[Mapping[str, int]], None] = lambda _topics: None
         """Has internal topics created, with their numbers of partitions; who owns the cluster sets it."""
-        manager.on_streams_group_loaded = self.loaded
 
     @property
     def session_timeout_ms(self) -> int:
@@ -434,7 +433,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
 
     # Describe
 
-    def describe(self, group_id: str, check: Check, *, topology_description: bool = False) -> DescribedStreamsGroup:
+    def describe(self, group_id: str, check: Check, *, topology_description: bool) -> DescribedStreamsGroup:
         """One group of a StreamsGroupDescribe; of descriptions of topologies (KIP-1331) none is stored."""
 
         def show(group: LiveStreamsGroup) -> DescribedStreamsGroup:
