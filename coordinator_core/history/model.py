@@ -209,6 +209,11 @@ class Change:
     """Assignor of a classic group of consumers."""
     end: End | None = None
 
+    @property
+    def owned(self) -> set[tuple[str, int]]:
+        """Partitions assigned to any of the ``members``, as far as the log tells."""
+        return {partition for member in self.members for partition in member.partitions or ()}
+
 
 class Overtaken(NamedTuple):
     """A commit of a transaction that was committed, at ``marker``, without effect: ``held`` was written after it."""
@@ -295,6 +300,11 @@ class GroupHistory:
     """Newest record of what members of a KIP-848 group own."""
     members: tuple[Member, ...] = ()
     """Members at the end of the log, with what they own then; known where ``assigned`` is."""
+
+    @property
+    def standing(self) -> dict[OffsetKey, Version]:
+        """Values that stand at the end of the log; made anew each time."""
+        return {key: versions[-1] for key, versions in self.versions.items() if versions and versions[-1].end is None}
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""

@@ -310,9 +310,10 @@ def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]
 def _topics_anew(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
     """Steps back to near 0 of all partitions of a topic without a rebalance."""
     found = []
+    standing = group.standing
     for topic in sorted({move.key.topic for move in moves}):
         some = [move for move in moves if move.key.topic == topic]
-        held = {key for key, versions in group.versions.items() if key.topic == topic and versions[-1].end is None}
+        held = {key for key in standing if key.topic == topic}
         is_whole = len(held) > 1 and {move.key for move in some} >= held
         if is_whole and all(_is_anew(move) for move in some):
             found += some

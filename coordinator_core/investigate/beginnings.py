@@ -135,7 +135,7 @@ def _begun(group: GroupHistory) -> Iterator[_Begun]:
         by_topic.setdefault(key.topic, []).append((key, versions))
     owned: set[tuple[str, int]] = set()
     for change in rounds:
-        now = {one for member in change.members for one in member.partitions or ()}
+        now = change.owned
         for topic, keys in by_topic.items():
             before = [partition for name, partition in owned if name == topic]
             if not before:

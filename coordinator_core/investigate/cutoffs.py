@@ -26,8 +26,7 @@ def explain_cut_off(history: PartitionHistory, case: Case) -> Iterator[Explanati
 
 def cut_off_of(history: PartitionHistory, group: GroupHistory) -> tuple[Version, LeaderChange] | None:
     """The newest value of such a group, and the move."""
-    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
-    newest = max(held, key=lambda one: one.last_place.record_offset, default=None)
+    newest = max(group.standing.values(), key=lambda one: one.last_place.record_offset, default=None)
     if newest is None or newest.commits < USUAL:
         return None
     at = newest.last_place
@@ -94,5 +93,5 @@ def _cut_off(
 
 
 def _until_ms(group: GroupHistory, case: Case) -> int:
-    held = [versions[-1].last for versions in group.versions.values() if versions[-1].end is None]
-    return min(case.due_ms(one.commit_timestamp_ms, one.expire_timestamp_ms) for one in held)
+    held = group.standing.values()
+    return min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)

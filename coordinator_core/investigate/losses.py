@@ -262,10 +262,8 @@ def _capture(case: Case) -> list[str]:
 
 def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
     due = [
-        (key, case.due_ms(last.commit_timestamp_ms, last.expire_timestamp_ms))
-        for key, versions in group.versions.items()
-        if versions[-1].end is None
-        for last in (versions[-1].last,)
+        (key, case.due_ms(version.last.commit_timestamp_ms, version.last.expire_timestamp_ms))
+        for key, version in group.standing.items()
     ]
     return min(due, key=lambda item: item[1], default=None)
 

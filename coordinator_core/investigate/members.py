@@ -269,11 +269,11 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
     if any(member.topics is None or not member.partitions for member in change.members):
         return
     subscribed = {topic for member in change.members for topic in member.topics or ()}
-    held = _unowned(group, change, subscribed & {topic for one in change.members for topic, _ in one.partitions or ()})
-    before = next((one for one in reversed(rounds) if one.place < change.place and _owned(one) & held), None)
+    held = _unowned(group, change, subscribed & {topic for topic, _ in change.owned})
+    before = next((one for one in reversed(rounds) if one.place < change.place and one.owned & held), None)
     if before is None:
         return
-    lost = sorted(_owned(before) & held)
+    lost = sorted(before.owned & held)
     newest = max(group.versions[OffsetKey(group.group_id, *one)][-1].last_place for one in lost)
     if newest > change.place:
         return  # Somebody commits them, from outside.
@@ -299,14 +299,10 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
     )
 
 
-def _owned(change: Change) -> set[tuple[str, int]]:
-    return {partition for member in change.members for partition in member.partitions or ()}
-
-
 def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
     """Members that have nothing to do: there are too few partitions, or they were handed out unevenly."""
     idle = [one for one in change.members if one.partitions is not None and not one.partitions]
-    owned = {partition for one in change.members for partition in one.partitions or ()}
+    owned = change.owned
     if not idle or not owned or any(one.partitions is None for one in change.members):
         return
     enough = len(owned) >= len(change.members)
@@ -344,13 +340,7 @@ def _unowned(group: GroupHistory, change: Change, topics: Collection[str]) -> se
     """Partitions with committed offsets of these topics that no member owns; none where assignments are unknown."""
     if any(member.partitions is None for member in change.members):
         return set()
-    owned = {partition for member in change.members for partition in member.partitions or ()}
-    known = {
-        (key.topic, key.partition)
-        for key, versions in group.versions.items()
-        if key.topic in topics and versions[-1].end is None
-    }
-    return known - owned
+    return {(key.topic, key.partition) for key in group.standing if key.topic in topics} - change.owned
 
 
 def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -380,7 +370,7 @@ def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
     """The group of a sink connector that is not running: where it would start again, and until when."""
-    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
+    held = group.standing
     if not group.group_id.startswith("connect-") or not held or (rounds and rounds[-1].members):
         return
     name = group.group_id.removeprefix("connect-")
@@ -407,7 +397,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
 
 def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
     """A group that nobody is in any more: who left last, and until when its offsets stay."""
-    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    held = group.standing.values()
     if not held or not rounds or rounds[-1].members or group.changes[-1] is not rounds[-1]:
         return
     last = rounds[-1]

@@ -17,7 +17,7 @@ from coordinator_core.rules.model import Severity
 def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
     """Groups without members whose regular commits end long before the offsets partition does."""
     for _, group in sorted(history.groups.items()):
-        held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+        held = group.standing.values()
         rounds = rounds_of(group)
         if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
             continue

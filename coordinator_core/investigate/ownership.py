@@ -227,13 +227,10 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
     if last.group_type is GroupType.STREAMS or any(member.topics is None for member in last.members):
         return
     read = {topic for change in rounds for member in change.members for topic in member.topics or ()}
+    standing = group.standing
     for topic in sorted(topic for topic in read if not _reads(last, topic)):
         since = _left_at(rounds, topic)
-        held = {
-            key: versions[-1]
-            for key, versions in group.versions.items()
-            if key.topic == topic and versions[-1].end is None
-        }
+        held = {key: one for key, one in standing.items() if key.topic == topic}
         if not held or max(one.last_place for one in held.values()) > since.place:
             continue
         until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held.values())

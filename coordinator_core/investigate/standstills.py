@@ -76,9 +76,9 @@ def _stands(group: GroupHistory) -> list[_Stand]:
     last = settled_of(group)
     if last is None:
         return []
-    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
+    held = group.standing
     newest_ms = max((one.last_place.timestamp_ms for one in held.values()), default=-1)
-    owned = {partition for member in last.members for partition in member.partitions or ()}
+    owned = last.owned
     found = []
     for key, version in held.items():
         since, until_ms = version.still, version.last_place.timestamp_ms
@@ -106,15 +106,14 @@ def _standstill(group: GroupHistory, found: Sequence[_Stand]) -> Explanation:
     first = found[0]
     version, since = first.version, first.since
     owner = version.member
-    standing = {one.key for one in found}
+    stopped = {one.key for one in found}
     goes_on = [
         key
-        for key, versions in group.versions.items()
-        if key not in standing
+        for key, one in group.standing.items()
+        if key not in stopped
         and owner is not None
-        and versions[-1].member is not None
-        and versions[-1].member.member_id == owner.member_id
-        and versions[-1].end is None
+        and one.member is not None
+        and one.member.member_id == owner.member_id
     ]
     return Explanation(
         "stands-still",

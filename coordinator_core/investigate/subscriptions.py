@@ -33,7 +33,7 @@ def _not_applied(group: GroupHistory, rounds: Sequence[Change], case: Case) -> I
     last = rounds[-1] if rounds else None
     if last is None or last.kind is not ChangeKind.GENERATION:
         return
-    owned = {topic for member in last.members for topic, _ in member.partitions or ()}
+    owned = {topic for topic, _ in last.owned}
     found: dict[str, tuple[Change, Member]] = {}
     for before, after in itertools.pairwise(rounds):
         if after.generation != last.generation or before.generation != after.generation:
@@ -91,8 +91,8 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     topics = sorted({topic for one in last.members for topic in one.topics or ()})
     if not topics:
         return
-    held = [key for key, versions in group.versions.items() if versions[-1].end is None and key.topic in topics]
-    if any(group.versions[key][-1].last_place > last.place for key in held):
+    held = [one for key, one in group.standing.items() if key.topic in topics]
+    if any(one.last_place > last.place for one in held):
         return  # Somebody reads them, whatever the assignment says.
     yield Explanation(
         "nothing-assigned",

@@ -86,11 +86,11 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
     if not at - _GAP_MS <= _stopped_ms(old) <= at + _OVERLAP_MS or not _is_alike(old.group_id, new.group_id):
         return {}
     found = {}
-    for key, versions in old.versions.items():
+    # Deletion and expiry are explained elsewhere.
+    for key, version in old.standing.items():
         mine = new.versions.get(OffsetKey(new.group_id, key.topic, key.partition))
-        # Deletion and expiry are explained elsewhere.
-        if mine and versions[-1].end is None:
-            found[key] = versions[-1].last.committed_offset - mine[0].first.committed_offset
+        if mine:
+            found[key] = version.last.committed_offset - mine[0].first.committed_offset
     return {key: records for key, records in found.items() if records > 0}
 
 

@@ -69,10 +69,11 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
         "sync.group.offsets.enabled)."
     )
     newest = {one.key: one.own.last.committed_offset for one in found}
+    standing = group.standing
     restore = {
         key: committed
         for key, committed in newest.items()
-        if (last := group.versions[key][-1]).end is None and last.last.committed_offset < committed
+        if key in standing and standing[key].last.committed_offset < committed
     }
     put_back = [f"Stop the consumers and put the group's own offsets back: {from_file(group.group_id)}"]
     sequence = [*map(step, group.changes[-4:]), *_events(found)]

@@ -79,12 +79,11 @@ def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
     if topics is None:
         return
     ids = {name: topic_id for topic_id, name in topics.names_by_id.items()}
-    for key, versions in group.versions.items():
+    for key, version in group.standing.items():
         bounds = topics.bounds(key.topic, key.partition)
-        last = versions[-1]
-        of_another = None not in (last.last.topic_id, ids.get(key.topic)) and last.last.topic_id != ids[key.topic]
-        if last.end is None and bounds is not None and bounds[1] != UNKNOWN and not of_another:
-            yield _Held(key, last, *bounds)
+        of_another = None not in (version.last.topic_id, ids.get(key.topic)) and version.last.topic_id != ids[key.topic]
+        if bounds is not None and bounds[1] != UNKNOWN and not of_another:
+            yield _Held(key, version, *bounds)
 
 
 def _explanation(
@@ -286,8 +285,7 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     topics = case.topics
     if topics is None:
         return
-    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
-    gone = {key: one for key, one in held.items() if topics.bounds(key.topic, key.partition) is None}
+    gone = {key: one for key, one in group.standing.items() if topics.bounds(key.topic, key.partition) is None}
     if not gone:
         return
     key, version = min(gone.items())
@@ -410,7 +408,7 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     members = last.members
     if any(one.partitions is None or one.topics is None for one in members):
         return
-    owned = {partition for one in members for partition in one.partitions or ()}
+    owned = last.owned
     unowned = []
     for topic in sorted({topic for one in members for topic in one.topics or ()} & {name for name, _ in owned}):
         for partition in itertools.count():
@@ -491,11 +489,9 @@ def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Offsets that were committed for a topic of the same name that is gone."""
     ids = {} if case.topics is None else {name: topic_id for topic_id, name in case.topics.names_by_id.items()}
     old = [
-        (key, versions[-1])
-        for key, versions in group.versions.items()
-        if versions[-1].end is None
-        and None not in (versions[-1].last.topic_id, ids.get(key.topic))
-        and versions[-1].last.topic_id != ids[key.topic]
+        (key, version)
+        for key, version in group.standing.items()
+        if None not in (version.last.topic_id, ids.get(key.topic)) and version.last.topic_id != ids[key.topic]
     ]
     if old:
         key, version = old[0]

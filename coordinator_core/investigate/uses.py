@@ -57,11 +57,9 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
     aborts = group.aborts
     if aborts is None or aborts.transactions < _ABORTED:
         return
-    key, standing = aborts.key, group.versions.get(aborts.key)
+    key, standing = aborts.key, group.standing.get(aborts.key)
     name = f"{key.topic}-{key.partition}"
-    held = "has no committed offset"
-    if standing and standing[-1].end is None:
-        held = f"stays at {standing[-1].last.committed_offset}"
+    held = "has no committed offset" if standing is None else f"stays at {standing.last.committed_offset}"
     yield Explanation(
         "transactions-aborted",
         Severity.WARNING,
@@ -154,7 +152,7 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
 
 def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """Members that committed regularly and do not any more, where no topics say whether there is anything to read."""
-    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    held = group.standing.values()
     if not held or not rounds[-1].members or case.topics is not None or group.changes[-1] is not rounds[-1]:
         return
     if owns_nothing(rounds[-1]):
@@ -193,9 +191,9 @@ def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Ite
         return
     owners = {owned: one for one in last.members for owned in one.partitions or ()}
     newest: dict[str, Version] = {}
-    for key, versions in group.versions.items():
-        owner, version = owners.get((key.topic, key.partition)), versions[-1]
-        if owner is not None and version.end is None:
+    for key, version in group.standing.items():
+        owner = owners.get((key.topic, key.partition))
+        if owner is not None:
             known = newest.get(owner.member_id)
             if known is None or known.last_place < version.last_place:
                 newest[owner.member_id] = version
@@ -280,16 +278,16 @@ def _at_ends(group: GroupHistory, case: Case) -> bool:
     if case.topics is None:
         return False
     ends = [
-        (versions[-1].last.committed_offset, bounds[1])
-        for key, versions in group.versions.items()
-        if versions[-1].end is None and (bounds := case.topics.bounds(key.topic, key.partition)) is not None
+        (version.last.committed_offset, bounds[1])
+        for key, version in group.standing.items()
+        if (bounds := case.topics.bounds(key.topic, key.partition)) is not None
     ]
     return all(committed >= end for committed, end in ends)
 
 
 def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """Somebody commits for a group that has no members."""
-    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    held = group.standing.values()
     if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
         return
     since = rounds[-1].place.record_offset if rounds else -1

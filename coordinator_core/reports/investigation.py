@@ -122,7 +122,7 @@ def verdict_of(found: Investigation) -> str:
             None,
         )
         now = "is not in the coordinator any more" if state is None else f"is {state.value}"
-        kept = sum(1 for versions in group.versions.values() if versions[-1].end is None)
+        kept = len(group.standing)
         return (
             f"Nothing in this log speaks against {group.group_id}: it {now}, with "
             f"{count(kept, 'committed offset')} of {count(len(group.versions), 'partition')} ever committed."
