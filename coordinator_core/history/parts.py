@@ -22,7 +22,7 @@ from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import GroupHistory, outline
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_history
+from coordinator_core.history.read import batched, read_history
 from coordinator_core.history.rows import history_rows
 from coordinator_core.history.table import plain_tables, standing, tables_of
 from coordinator_core.history.taking import Taken, take_history
@@ -124,7 +124,7 @@ def second_part(log: PartitionLog, special: Mapping[str, int], lessons: Lessons,
 
 
 def _judged(log: PartitionLog, special: Mapping[str, int], judge: Judge, asked: Asked) -> Iterator[pa.Table]:
-    for groups in _batched(asked.wanted(special), asked.special_records):
+    for groups in batched(asked.wanted(special), asked.special_records):
         yield from _rows_of(list(_read(log, asked, groups, PackedTexts())), judge, asked)
 
 
@@ -135,7 +135,7 @@ def _rows_of(groups: Sequence[GroupHistory], judge: Judge, asked: Asked) -> Iter
 
 
 def _outlines(log: PartitionLog, special: Mapping[str, int], asked: Asked) -> Iterator[GroupHistory]:
-    for groups in _batched(special, asked.special_records):
+    for groups in batched(special, asked.special_records):
         yield from map(outline, _read(log, asked, groups))
 
 
@@ -162,17 +162,3 @@ def ahead(items: Iterator[_Item], thread: Executor) -> Iterator[_Item]:
     while (item := following.result()) is not None:
         following = thread.submit(next, items, None)
         yield item
-
-
-def _batched(records: Mapping[str, int], most: int) -> Iterator[list[str]]:
-    """Group ids, so many at a time as have about ``most`` records."""
-    batch: list[str] = []
-    taken = 0
-    for group_id, count in records.items():
-        if batch and taken + count > most:
-            yield batch
-            batch, taken = [], 0
-        batch.append(group_id)
-        taken += count
-    if batch:
-        yield batch

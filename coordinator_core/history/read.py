@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Chosen, Passing, Portion
+from coordinator_core.fold.tasks import packed
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
@@ -61,7 +62,6 @@ def read_history(
     groups: Collection[str] | Portion | None,
     deletions: Deletions | None,
     topic_names: Mapping[str, str],
-    every_commit: bool = False,
     texts: PackedTexts | None = None,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
@@ -74,14 +74,14 @@ def read_history(
     ``deletions`` gets the tombstones of all groups; ``None``: they are known. Without ``passes`` every record is
     looked at, which makes no difference to what is returned.
 
-    Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
-    happened and not how often groups commit. ``texts`` keeps metadata; without it histories have none.
-    ``end_offset``: no further. ``seen`` takes every batch that is read. Raises as ``read_records`` does.
+    Consecutive commits of one writer are one :class:`Version`, so that memory follows what happened and not how often
+    groups commit. ``texts`` keeps metadata; without it histories have none. ``end_offset``: no further. ``seen`` takes
+    every batch that is read. Raises as ``read_records`` does.
     """
     passing = None
     if groups is not None:
         passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
-    reader = HistoryReader(log, profile, passing, deletions, topic_names, every_commit, texts)
+    reader = HistoryReader(log, profile, passing, deletions, topic_names, texts)
     read = passing.read if passing is not None and passes else read_records
     for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
@@ -90,6 +90,12 @@ def read_history(
         if seen is not None:
             seen(batch, records)
     return reader.finish()
+
+
+def batched(records: Mapping[str, int], most: int) -> list[list[str]]:
+    """Ids of groups that are read at a time: neighbours with at most ``most`` ``records`` in all, or a single one."""
+    ids = list(records)
+    return [ids[run.start : run.stop] for run in packed([*records.values()], most)]
 
 
 def read_deletions(
@@ -144,7 +150,6 @@ class HistoryReader:
         passing: Passing | None,
         deletions: Deletions | None,
         topic_names: Mapping[str, str],
-        every_commit: bool,
         texts: PackedTexts | None,
     ) -> None:
         self._profile = profile
@@ -158,7 +163,6 @@ class HistoryReader:
         self._deletions = deletions or Deletions()
         self._topic_names = dict(topic_names)
         self._passing = passing
-        self._merges = not every_commit
         self._texts = texts
         self._long_names: dict[str, str] = {}
         self._members: dict[str, tuple[Member, ...]] = {}
@@ -357,7 +361,7 @@ class HistoryReader:
         versions = group.versions.get(key)
         if versions is None:
             versions = group.versions[key] = []
-        add_version(versions, version, merges=self._merges)
+        add_version(versions, version)
 
     def _removal(
         self, batch: Batch, place: Place, key: OffsetKey, value: CommittedOffset, group: Group | None

@@ -175,7 +175,7 @@ class _Taker(HistoryReader):
         self._spill = Spill()
         self._through = _Through(log, profile, self._spill, thread, self._name_writer)
         self._table = self._through.table
-        super().__init__(log, profile, self._through, deletions, topic_names, every_commit=False, texts=None)
+        super().__init__(log, profile, self._through, deletions, topic_names, texts=None)
         self._log = log
         self._thread = thread
         self._writers: dict[tuple[object, ...], int] = {}

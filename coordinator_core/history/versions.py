@@ -14,15 +14,15 @@ FEW_COMMITS = 3
 a few commits."""
 
 
-def add_version(versions: list[Version], version: Version, *, merges: bool) -> None:
-    """Add a commit to the ``versions`` of its offset key: to the last one where it goes on and ``merges`` says so, else
-    as one of its own, which ends the last one."""
+def add_version(versions: list[Version], version: Version) -> None:
+    """Add a commit to the ``versions`` of its offset key: to the last one where it goes on, else as one of its own,
+    which ends the last one."""
     previous = versions[-1] if versions else None
     if previous is not None and previous.end is None:
         if previous.last.committed_offset == version.last.committed_offset:
             version.still, version.stood = previous.still, previous.stood + 1
             version.retold = previous.retold + (version.told != previous.told)
-        if merges and _goes_on(previous, version):
+        if _goes_on(previous, version):
             previous.largest_step = max(
                 previous.largest_step, version.first.committed_offset - previous.last.committed_offset
             )

@@ -21,7 +21,7 @@ from coordinator_core.history.model import (
     outline,
 )
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_deletions, read_history
+from coordinator_core.history.read import batched, read_deletions, read_history
 from coordinator_core.investigate.anew import explain_anew
 from coordinator_core.investigate.beginnings import explain_beginnings
 from coordinator_core.investigate.crowds import explain_crowds
@@ -225,7 +225,8 @@ def _in_portions(
     judge = Judge(case.profile, deletions, retention_ms=case.retention_ms)
     judge.learn(group for history in histories for group in history.groups.values())
     for log, history in zip(snapshot.partitions, histories, strict=True):
-        for group_ids in _batched([group for group in history.groups.values() if _has_ends(group)], portion_records):
+        records_of = {group.group_id: group.records for group in history.groups.values() if _has_ends(group)}
+        for group_ids in batched(records_of, portion_records):
             again = read(log, groups=group_ids, deletions=None, damage=[]).groups.values()
             judge.decide(again)
             explanations += _explained(again, case)
@@ -263,20 +264,6 @@ def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:
 
 def _has_ends(group: GroupHistory) -> bool:
     return bool(group.removals) or any(change.kind is ChangeKind.DELETED for change in group.changes)
-
-
-def _batched(groups: Iterable[GroupHistory], portion_records: int) -> Iterator[list[str]]:
-    """Group ids, so many at a time as have about ``portion_records`` records."""
-    taken: list[str] = []
-    records = 0
-    for group in groups:
-        if taken and records + group.records > portion_records:
-            yield taken
-            taken, records = [], 0
-        taken.append(group.group_id)
-        records += group.records
-    if taken:
-        yield taken
 
 
 def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation]:

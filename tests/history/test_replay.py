@@ -16,9 +16,8 @@ from tests.cases import CASES, Case, cross_section
 SOUND = [case for case in CASES if "torn" not in case.name]
 
 
-@pytest.mark.parametrize("every_commit", [True, False])
 @pytest.mark.parametrize("case", cross_section(SOUND))
-def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
+def test_what_stands_is_the_state(case: Case) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
     deletions = Deletions()
@@ -29,16 +28,10 @@ def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
             groups=None,
             deletions=deletions,
             topic_names=snapshot.topic_names,
-            every_commit=every_commit,
             damage=[],
         )
         assert history.state is not None
-        standing = {
-            key: versions[-1].last
-            for group in history.groups.values()
-            for key, versions in group.versions.items()
-            if versions[-1].end is None
-        }
+        standing = {key: version.last for group in history.groups.values() for key, version in group.standing.items()}
         assert standing == history.state.offsets
         for group in history.groups.values():
             for key, versions in group.versions.items():
