@@ -181,12 +181,6 @@ class ExpiryPlan:
     kept: Mapping[str, Mapping[Kept, int]] = field(default_factory=dict)
     failure: str | None = None
 
-    def expired_offset_keys(self) -> frozenset[OffsetKey]:
-        """The offsets that :attr:`tombstones` delete."""
-        return frozenset(
-            offset_key for tombstone in self.tombstones if (offset_key := tombstone.offset_key) is not None
-        )
-
     def deleted_groups(self) -> frozenset[str]:
         """Ids of the groups that :attr:`tombstones` delete."""
         return frozenset(item.group_id for item in self.tombstones if item.kind is TombstoneKind.GROUP)

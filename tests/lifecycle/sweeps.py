@@ -1,11 +1,12 @@
-"""Records of brokers' expiry sweeps, told apart from the rest of a log."""
+"""Records of brokers' expiry sweeps, told apart from the rest of a log; and what a planned sweep removes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator_core.groups.model import PartitionState
+from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
@@ -50,6 +51,11 @@ def state_before(batches: Batches, offset: int, profile: Profile, offsets_partit
         if batch.base_offset < offset:
             replayer.replay_batch(batch, records)
     return replayer.finish()
+
+
+def expired_offset_keys(plan: ExpiryPlan) -> set[OffsetKey]:
+    """The offsets that the tombstones of a plan delete."""
+    return {one.offset_key for one in plan.tombstones if one.offset_key is not None}
 
 
 def is_tombstones(batch: Batch, records: Sequence[Record]) -> bool:

@@ -34,6 +34,7 @@ from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.blobs import encode_consumer_subscription
 from tests.examples import examples
 from tests.fold.random_logs import Log, build, data_batches, markers
+from tests.lifecycle.sweeps import expired_offset_keys
 from tests.log.builders import build_batch
 from tests.replay.histories import replay_batches
 from tests.runs.states import offset
@@ -213,7 +214,7 @@ def test_when_an_offset_expires(
     assert (tombstone.reason, tombstone.expires_at_ms) == expected
     assert tombstone.record_offset == committed.record_offset
     for now_ms, due in ((tombstone.expires_at_ms - 1, False), (tombstone.expires_at_ms, True)):
-        assert (OFFSET_KEY in plan_of(state, release, now_ms).expired_offset_keys()) is due
+        assert (OFFSET_KEY in expired_offset_keys(plan_of(state, release, now_ms))) is due
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_rebalancing_group(release: str, verdict: Reason | Kept) -> None:
 )
 def test_a_pending_commit_of_the_same_offset_key(release: str, protects: bool) -> None:
     plan = plan_of(state_of(classic(), PLAIN, pending=OFFSET_KEY), release, 15_000)
-    assert (OFFSET_KEY in plan.expired_offset_keys()) is not protects
+    assert (OFFSET_KEY in expired_offset_keys(plan)) is not protects
     if protects:
         assert plan.kept["g"] == {Kept.PENDING_COMMIT: 1, Kept.GROUP_HAS_OFFSETS: 1}
 
@@ -401,7 +402,7 @@ def test_what_a_sweep_leaves(log: Log, release: str, now_ms: int, retention_ms: 
     after = replay_batches([*log.batches, *written], rules)
     assert after.load_failures == []
     assert after.pending == before.pending
-    expired, deleted = plan.expired_offset_keys(), plan.deleted_groups()
+    expired, deleted = expired_offset_keys(plan), plan.deleted_groups()
     assert after.offsets == {
         offset_key: item for offset_key, item in before.offsets.items() if offset_key not in expired
     }

@@ -22,6 +22,7 @@ from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.runs.local import merged_partitions
 from tests.cases import Case, case
 from tests.lifecycle.random_groups import Appended, RandomGroups
+from tests.lifecycle.sweeps import expired_offset_keys
 
 CASES = ("k0102/before", "k241/before", "k392-classic", "k431-expired/A", "k431-mixed", "k431-txn")
 NOW_MS = 1_800_000_000_000
@@ -65,7 +66,7 @@ def check(source: Snapshot, profile: Profile, *, now_ms: int, retention_ms: int)
             offsets_partition=plan.offsets_partition,
             committed_offsets=len(state.offsets),
             groups=len(state.groups),
-            expired_offsets=len(plan.expired_offset_keys()),
+            expired_offsets=len(expired_offset_keys(plan)),
             expired_groups=len(gone),
             tombstones=len(plan.tombstones),
             sha256=plan.digest(),

@@ -25,7 +25,7 @@ from coordinator_core.lifecycle.whatif import (
 from coordinator_core.records.codec import decode_key, decode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
-from tests.lifecycle.sweeps import batches_of, log_end, logs
+from tests.lifecycle.sweeps import batches_of, expired_offset_keys, log_end, logs
 from tests.live.broker import KAFKA_VERSION, Kafka, now_ms, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 from tests.recording.answers import answers
@@ -336,7 +336,7 @@ def test_another_retention_removes_what_was_said(stopped: RecordedBroker, tmp_pa
         sweeping.kill()
     # What has an expire timestamp of its own goes under both.
     both = plans_at(end, WEEK_MS)
-    own = {key for plan in both for key in plan.expired_offset_keys()}
+    own = {key for plan in both for key in expired_offset_keys(plan)}
     written, groups = tombstoned(sweeping.log_dir, since)
     assert written - own == offset_keys
     assert own

@@ -16,7 +16,6 @@ from tests.log.object_store import CREDENTIALS
 
 OPERATIONS: dict[str, Callable[[str], object]] = {
     "read": storage.read,
-    "read the lines of": lambda path: list(storage.read_lines(path)),
     "stat": storage.stat,
     "list": storage.list_directory,
     "write": lambda path: storage.write_atomic(path, b"content"),
