@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import PartitionState, TransactionOutcome
-from coordinator_core.log.reader import OnDamage, last_entry
+from coordinator_core.log.reader import OnDamage, last_batch
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.local import replay_snapshot
@@ -146,8 +146,5 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
 
 
 def _log_end_offset(log: PartitionLog) -> int:
-    for segment in reversed(log.segments):
-        last = last_entry(segment)
-        if last is not None:
-            return last.next_offset
-    return max(log.log_start_offset or 0, log.segments[-1].base_offset)
+    last = last_batch(log)
+    return max(log.log_start_offset or 0, log.segments[-1].base_offset) if last is None else last.next_offset

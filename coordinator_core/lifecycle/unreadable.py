@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from coordinator_core.fold.passing import Passing
-from coordinator_core.log.reader import OnDamage, last_entry
+from coordinator_core.log.reader import OnDamage, last_batch
 from coordinator_core.log.types import Batch, Codec, PartitionLog
 from coordinator_core.releases import Profile
 
@@ -51,13 +50,9 @@ def has_empty_tail(log: PartitionLog) -> bool:
     """Whether the last segment is empty and begins behind the end of the last batch, as a cleaner leaves it."""
     if not log.segments or log.segments[-1].size:
         return False
-    ends = (last.next_offset for last in _last_batches(log))
-    return next(ends, log.log_start_offset or 0) < log.segments[-1].base_offset
-
-
-def _last_batches(log: PartitionLog) -> Iterator[Batch]:
-    """The last batch of each segment that has one, last segment first."""
-    return (last for segment in reversed(log.segments) if (last := last_entry(segment)))
+    last = last_batch(log)
+    end_offset = (log.log_start_offset or 0) if last is None else last.next_offset
+    return end_offset < log.segments[-1].base_offset
 
 
 def _complaint(batch: Batch, profile: Profile) -> str | None:

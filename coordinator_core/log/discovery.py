@@ -15,7 +15,7 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.layout import LAST_OFFSET
-from coordinator_core.log.reader import last_entry
+from coordinator_core.log.reader import last_batch, last_entry
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.storage import Entry
 from coordinator_core.untrusted import is_utf8
@@ -410,11 +410,8 @@ def _next_offset(base_offset: int, segment: Entry) -> int:
 
 def _reach(log: PartitionLog) -> tuple[int, int]:
     """Leader epoch of the last batch and log end offset."""
-    for segment in reversed(log.segments):
-        last = last_entry(segment)
-        if last is not None:
-            return last.partition_leader_epoch, last.next_offset
-    return -1, log.segments[-1].base_offset
+    last = last_batch(log)
+    return (-1, log.segments[-1].base_offset) if last is None else (last.partition_leader_epoch, last.next_offset)
 
 
 def _first_offset(path: str) -> int:

@@ -318,6 +318,15 @@ def last_entry(segment: SegmentFile) -> Batch | None:
         position += entry.size
 
 
+def last_batch(log: PartitionLog) -> Batch | None:
+    """The last batch of the last segment that has any (:func:`last_entry`); ``None`` when there is none."""
+    for segment in reversed(log.segments):
+        last = last_entry(segment)
+        if last is not None:
+            return last
+    return None
+
+
 def is_verified(log: PartitionLog, end_offset: int | None) -> bool:
     """Whether a starting broker verifies the segment that ends at ``end_offset`` (the last: ``None``)."""
     if log.clean_shutdown:
