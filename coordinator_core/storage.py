@@ -224,6 +224,12 @@ def _passing(path: str, error: Exception) -> StorageError | None:
     return StorageError(f"{path}: the storage does not answer: {error}")
 
 
+def raise_passing(path: str, error: Exception) -> None:
+    """Raises ``StorageError`` where a later try may succeed; for callers to whom any other error means damage."""
+    if (passing := _passing(path, error)) is not None:
+        raise passing from error
+
+
 def unreadable(path: str, error: Exception) -> RegroupError:
     """The error of a failed read: ``StorageError`` where a later try may succeed, else ``UsageError``."""
     said = getattr(error, "strerror", None) or error
@@ -278,21 +284,6 @@ class LocalFile:
 def read_text(path: str) -> str:
     """The text of a file, with U+FFFD for bytes that are no UTF-8; raises as :func:`read`."""
     return bytes(read(path)).decode("utf-8", "replace")
-
-
-def read_lines(path: str) -> Iterator[bytes]:
-    """Lines of a file without their ends, one after the other; raises as :func:`read`."""
-    opened, inner = filesystem(path)
-    try:
-        with opened.open_input_stream(inner) as stream:
-            rest = b""
-            while portion := stream.read(_PORTION):
-                *lines, rest = (rest + portion).split(b"\n")
-                yield from lines
-            if rest:
-                yield rest
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def read_utf8(path: str | Path) -> str:

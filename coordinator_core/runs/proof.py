@@ -79,6 +79,7 @@ def parsing(path: str) -> Iterator[None]:
     except (ValueError, OSError, pa.ArrowException) as error:
         if lack_behind(error) is not None or getattr(error, "errno", None) is not None:
             raise
+        storage.raise_passing(path, error)
         raise DamagedInputError(Damage(path, 0, None, "unreadable_table", str(error))) from None
 
 
@@ -91,6 +92,7 @@ def _opened(path: str) -> pa.NativeFile:
     except (OSError, pa.ArrowInvalid) as error:
         if lack_behind(error) is not None:
             raise
+        storage.raise_passing(path, error)
         raise _changed(path, f"the file cannot be opened: {error}") from None
 
 

@@ -8,13 +8,15 @@ import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.cli.app import run as regroup
-from coordinator_core.errors import DamagedInputError, ExitCode
+from coordinator_core.errors import DamagedInputError, ExitCode, StorageError
 from coordinator_core.runs import proof as proof_module
 from coordinator_core.runs.proof import check_file, open_parquet, proof_of
 from coordinator_core.runs.read import open_run
@@ -129,6 +131,30 @@ def test_a_file_that_this_process_cannot_open_is_no_damage(run: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert raised.value.errno == errno.EMFILE
+
+
+@pytest.mark.parametrize("call", ["open_input_file", "read"])
+def test_storage_that_does_not_answer_is_no_damage(call: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are read again by the next attempt of a task, which damage would end for good."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 28")
+
+    class Failing:
+        def __init__(self, system: Any) -> None:
+            self._system = system
+
+        def open_input_file(self, path: str) -> Any:
+            return fails() if call == "open_input_file" else self._system.open_input_file(path)
+
+    away = "s3://bucket/part.parquet"
+    local, _ = storage.filesystem(str(run / FILE))
+    monkeypatch.setattr(storage, "filesystem", lambda _: (Failing(local), str(run / FILE)))
+    if call == "read":
+        monkeypatch.setattr(proof_module.pq, "ParquetFile", fails)
+    with pytest.raises(StorageError, match="the storage does not answer") as raised:
+        open_parquet(away, None)
+    assert raised.value.exit_code == ExitCode.INTERNAL
 
 
 def test_of_a_large_file_size_footer_and_pages_are_checked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
