@@ -31,6 +31,7 @@ from coordinator_core.reports.findings import finding_objects, findings_csv, rec
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.figures_publish import figure_files
 from coordinator_core.rules.inputs import Inputs, app_arguments
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.previous import previous_run
@@ -190,7 +191,7 @@ def reconcile_command(
             for line in reconciliation_text(summary, found.findings):
                 write_line(line)
     if directory is not None:
-        signing.files(directory, (FINDINGS_FILE, RECONCILIATION))
+        signing.files(directory, (FINDINGS_FILE, RECONCILIATION, *figure_files(directory)))
         note(f"regroup: findings are in {directory}")
     return exit_code(found, fail_on)
 

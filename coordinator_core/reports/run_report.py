@@ -6,7 +6,7 @@ The order is that of the page: verdict and scope, what changed, findings, and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,17 +47,18 @@ def run_report(
     load_bytes_per_second: float | None = None,
     expectations: Document | None = None,
     figures: Figures | None = None,
+    summary: Mapping[str, Any] | None = None,
 ) -> tuple[Document, Lag | None]:
-    """The document, and the lag it was made of. ``figures`` are those of the facts, where they are known.
+    """The document, and the lag it was made of. ``figures`` and ``summary`` (``rules.publish.summary_of``) are those of
+    the facts and of what was found, where they are known.
 
     ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions; when it is not known,
     ``LOAD_BYTES_PER_SECOND``.  ``expectations`` is what the quality gate said of the run, in numbers.
     """
     figures = figures or figures_of(facts)
     lag = figures.lag
-    summary = summary_of(facts, found)
     return {
-        **summary,
+        **(summary or summary_of(facts, found)),
         "scope": _scope(facts),
         "changes": _changes(facts, figures.changes),
         "rules": _rules(found.findings),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.rules.figures import Changes, Figures
+from coordinator_core.rules.figures import DAYS, Changes, Figures
 from coordinator_core.rules.lag import Lag
 
 FIGURES_FILE = "figures.json"
@@ -45,6 +45,12 @@ def _lag_path(directory: str, table: str) -> str:
     return storage.join(directory, f"lag-{table}.parquet")
 
 
+def figure_files(directory: str) -> list[str]:
+    """Names of the files that :func:`publish_figures` wrote into ``directory``."""
+    names = [FIGURES_FILE, *(storage.split(_lag_path(directory, name))[1] for name in _TABLES)]
+    return [name for name in names if storage.exists(storage.join(directory, name))]
+
+
 def read_figures(directory: str) -> Figures | None:
     """What :func:`publish_figures` wrote into ``directory``; ``None`` where there are none.
 
@@ -56,12 +62,15 @@ def read_figures(directory: str) -> Figures | None:
     try:
         document = files.read_json(path)
         lag, changes = document["lag"], document["changes"]
+        if len(document["ages"]) != DAYS:
+            raise ValueError(f"ages of {len(document['ages'])} days")
         return Figures(
             None if lag is None else Lag(**{name: _read(directory, name) for name in _TABLES}, **lag),
             None if changes is None else Changes(changes["counts"], changes["groups"]),
             np.array(document["ages"], np.int64),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
+        storage.raise_passing(path, error)
         raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
 
 

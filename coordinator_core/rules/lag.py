@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,11 +83,16 @@ retention deletes is one that the group has not read."""
 KEPT = 100_000
 """Partitions that are kept of a run that is looked at in parts."""
 
+MOST = (1 << 63) - 1
+"""The largest sum of lags that is told."""
+
+_HALF, _LOW = pa.scalar(32, pa.int64()), pa.scalar((1 << 32) - 1, pa.int64())
+
 
 @dataclass(frozen=True)
 class Lag:
     """``partitions`` is of schema ``LAG``; of a run in parts (:meth:`Facts.each_part`), :data:`KEPT` with the largest
-    lags. There are ``count``, of which ``known`` have a lag, ``total`` together.
+    lags. There are ``count``, of which ``known`` have a lag, ``total`` together, at most :data:`MOST`.
 
     ``groups`` has a row for each group, ``topics`` for each group and topic with a known lag, which is the sum.
     """
@@ -122,7 +128,7 @@ def _lag(partitions: pa.Table) -> Lag:
         topics=_of_topics(known),
         count=partitions.num_rows,
         known=known.num_rows,
-        total=pc.sum(known["lag"]).as_py() or 0,
+        total=_joined(*map(pc.sum, _halves(known["lag"]))).as_py() or 0,
     )
 
 
@@ -138,14 +144,33 @@ def lag_together(parts: Sequence[Lag]) -> Lag:
         topics=_of_topics(pa.concat_tables(part.topics for part in parts)),
         count=sum(part.count for part in parts),
         known=sum(part.known for part in parts),
-        total=sum(part.total for part in parts),
+        total=min(sum(part.total for part in parts), MOST),
     )
     return _largest(whole)
 
 
 def _of_topics(rows: pa.Table) -> pa.Table:
-    summed = rows.group_by(["group_id", "topic"]).aggregate([("lag", "sum")])
-    return summed.select(["group_id", "topic", "lag_sum"]).rename_columns(["group_id", "topic", "lag"])
+    return _summed(rows, ["group_id", "topic"]).select(["group_id", "topic", "lag"])
+
+
+def _summed(rows: pa.Table, by: list[str], *more: tuple[str, str]) -> pa.Table:
+    """``lag``, the sum of ``lag`` for each group of rows, at most :data:`MOST`, and ``more`` aggregations."""
+    high, low = _halves(rows["lag"])
+    halves = rows.append_column("high", high).append_column("low", low)
+    found = halves.group_by(by).aggregate([("high", "sum"), ("low", "sum"), *more])
+    return found.append_column("lag", _joined(found["high_sum"], found["low_sum"]))
+
+
+def _halves(lag: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """The upper and the lower 32 bits: a sum of lags may be more than an int64 holds, sums of these are not."""
+    return pc.shift_right(lag, _HALF), pc.bit_wise_and(lag, _LOW)
+
+
+def _joined(high: Any, low: Any) -> Any:
+    """The sum of which these are the sums of the halves."""
+    high = pc.add(high, pc.shift_right(low, _HALF))
+    whole = pc.add(pc.shift_left(high, _HALF), pc.bit_wise_and(low, _LOW))
+    return pc.if_else(pc.greater(high, MOST >> _HALF.as_py()), MOST, whole)
 
 
 def _partitions(facts: Facts) -> pa.Table:
@@ -158,8 +183,8 @@ def _partitions(facts: Facts) -> pa.Table:
     committed = offsets.numbers("committed_offset")[known]
     lag = lag_between(committed, start, end)
     status = _statuses(facts)[known]
-    status[(start >= 0) & (committed >= 0) & (committed < start)] = LagStatus.LOST
     status[(lag == 0) & (status != LagStatus.REWOUND)] = LagStatus.OK
+    status[(start >= 0) & (committed >= 0) & (committed < start)] = LagStatus.LOST
     held = np.maximum(end - np.maximum(start, 0), 1)
     rows = offsets.rows(known, "group_id", "topic", "partition", "committed_offset")
     columns = {
@@ -189,11 +214,11 @@ def _statuses(facts: Facts) -> Int64s:
         {name: one.offsets.numbers(name)[rows] for name in ("committed_offset", "record_offset")}
         for one, rows in ((facts, matched.now), (facts.previous, matched.before))
     )
-    moved = now["committed_offset"] - before["committed_offset"]
+    stayed = now["committed_offset"] == before["committed_offset"]
     again = now["record_offset"] > before["record_offset"]
-    status[matched.now[(moved == 0) & again]] = LagStatus.STALLED
-    status[matched.now[(moved == 0) & ~again]] = LagStatus.STOPPED
-    status[matched.now[moved < 0]] = LagStatus.REWOUND
+    status[matched.now[stayed & again]] = LagStatus.STALLED
+    status[matched.now[stayed & ~again]] = LagStatus.STOPPED
+    status[matched.now[now["committed_offset"] < before["committed_offset"]]] = LagStatus.REWOUND
     return status
 
 
@@ -238,10 +263,10 @@ def _of_groups(partitions: pa.Table) -> pa.Table:
     ranks = {status.label: int(_RANK[status]) for status in LagStatus}
     status = partitions["status"].combine_chunks().dictionary_encode()
     rank = pa.array([ranks[label] for label in status.dictionary.to_pylist()], pa.int64()).take(status.indices)
-    grouped = (
-        partitions.append_column("rank", rank)
-        .group_by(["offsets_partition", "group_id"])
-        .aggregate([("lag", "sum"), ("lag", "max"), ("partition", "count"), ("share_of_log", "max"), ("rank", "max")])
+    grouped = _summed(
+        partitions.append_column("rank", rank),
+        ["offsets_partition", "group_id"],
+        *(("lag", "max"), ("partition", "count"), ("share_of_log", "max"), ("rank", "max")),
     )
     labels = pa.array([one.label for one in _FROM_BEST], pa.string())
     worst = labels.take(grouped["rank_max"].combine_chunks())
@@ -250,7 +275,7 @@ def _of_groups(partitions: pa.Table) -> pa.Table:
             "offsets_partition": grouped["offsets_partition"],
             "group_id": grouped["group_id"],
             "partitions": grouped["partition_count"],
-            "lag": grouped["lag_sum"],
+            "lag": grouped["lag"],
             "max_lag": grouped["lag_max"],
             "share_of_log": grouped["share_of_log_max"],
             "status": worst,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.runs.read import Run
-from coordinator_core.runs.rows import SMALL_ROWS, ImpossibleRowError, blocks
+from coordinator_core.runs.rows import SMALL_ROWS, ImpossibleRowError, blocks, declared
 from coordinator_core.runs.schemas import TABLES
 
 PART_ROWS = 3 << 19
@@ -74,6 +74,7 @@ class RunPart(Run):
         fields = [TABLES[name].arrow.field(_PARTITION)]
         if self.groups is not None and _GROUP in TABLES[name].arrow.names:
             fields.append(_numbered(name))
+        declared(path, parquet.schema_arrow.empty_table(), pa.schema(fields))
         for number in range(parquet.num_row_groups):
             bounds = self._bounds(parquet, number)
             if bounds is not None and not any(bounds[0] <= one <= bounds[1] for one in self.partitions):

@@ -2,7 +2,8 @@
 
 ``<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet``, then ``reconciliation.json``, which names the
 inputs.  The run itself is never written into.  The id is a hash of everything that decides the findings (the run's
-state, the inputs, the settings, the version), so the same question has one place, and asking it again changes nothing.
+state, the inputs, the settings, the version) and of the findings, since a log may have changed.  The same question has
+one place, and asking it again changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -74,12 +76,12 @@ def publish_findings(facts: Facts, found: Reconciliation) -> str:
     """Write the findings beside the run, unless they are there; returns their directory."""
     summary = summary_of(facts, found)
     run = facts.run
+    buffer = io.BytesIO()
+    pq.write_table(found.findings.combine_chunks(), buffer, compression="zstd")
     parent, run_id = storage.split(run.path.rstrip("/"))
-    directory = storage.join(parent, FINDINGS_DIRECTORY, run_id, _id(summary))
+    directory = storage.join(parent, FINDINGS_DIRECTORY, run_id, _id(summary, buffer.getvalue()))
     target = storage.join(directory, RECONCILIATION)
     if not storage.exists(target):
-        buffer = io.BytesIO()
-        pq.write_table(found.findings, buffer, compression="zstd")
         storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())
         files.write_json(target, summary)
     return directory
@@ -104,15 +106,30 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
             settings_from(summary["settings"], RULES),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
+        storage.raise_passing(path, error)
         raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
     return summary, found
 
 
-def _id(summary: dict[str, Any]) -> str:
-    """Digest of everything that decides the findings; paths, which decide nothing, are left out."""
-    decisive = {
-        name: {key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
-        for name, entry in summary.items()
-    }
+def require_same_inputs(facts: Facts, summary: Mapping[str, Any]) -> None:
+    """:class:`UsageError` unless the reconciliation with this summary is one of this run, run before and topics."""
+    for name, given in inputs_of(facts).items():
+        if name in ("run", "previous", "topics") and _decisive(given) != _decisive(summary[name]):
+            was = "none" if summary[name] is None else summary[name]["path"]
+            now = "none" if given is None else given["path"]
+            raise UsageError(
+                f"the findings are of other inputs: {name} was {was} and is {now}; evaluate the rules again"
+            )
+
+
+def _decisive(entry: Any) -> Any:
+    """What an entry of a summary says of an input; its path decides nothing."""
+    return {key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
+
+
+def _id(summary: Mapping[str, Any], findings: bytes) -> str:
+    """Digest of everything that decides the findings, and of the findings."""
+    decisive = {name: _decisive(entry) for name, entry in summary.items()}
     decisive["catalogue"] = {code: rule.message for code, rule in RULES.items()}
+    decisive["findings"] = hashlib.sha256(findings).hexdigest()
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from coordinator_core import storage
+from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.rules.model import THRESHOLDS, Severity
+
+_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Mute:
 
     def is_over(self, now_ms: int) -> bool:
         """Whether ``now_ms`` lies after the day ``until``."""
-        return datetime.fromtimestamp(now_ms / 1000, UTC).date() > self.until
+        return now_ms // DAY_MS > (self.until - _EPOCH).days
 
     @property
     def text(self) -> str:

@@ -147,7 +147,7 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     from coordinator_core.rules.facts import Facts
     from coordinator_core.rules.figures_publish import read_figures
     from coordinator_core.rules.model import Severity
-    from coordinator_core.rules.publish import read_reconciliation
+    from coordinator_core.rules.publish import read_reconciliation, require_same_inputs
     from coordinator_core.rules.topics import read_topics
     from coordinator_core.runs.read import open_run
 
@@ -158,8 +158,12 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
         None if before is None else Facts(open_run(before)),
     )
     findings = _findings(request)
-    _, found = read_reconciliation(findings)
-    document, lag = run_report(facts, found, expectations=dict(expected), figures=read_figures(findings))
+    summary, found = read_reconciliation(findings)
+    # Another DAG run may have evaluated the rules since, and topics may have been captured again.
+    require_same_inputs(facts, summary)
+    document, lag = run_report(
+        facts, found, expectations=dict(expected), figures=read_figures(findings), summary=summary
+    )
     page = write_report(request["directory"], document, facts, lag)
     if cluster.lineage:
         write_lineage(storage.join(request["directory"], LINEAGE), facts.run, document)

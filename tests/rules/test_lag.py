@@ -1,0 +1,126 @@
+"""Lag at the edges of what offsets can be, and figures that belong to their findings."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.figures import figures_of, figures_together
+from coordinator_core.rules.figures_publish import FIGURES_FILE, figure_files, publish_figures, read_figures
+from coordinator_core.rules.lag import Lag
+from coordinator_core.rules.parts import RunPart
+from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_inputs
+from coordinator_core.rules.settings import Mute
+from tests.rules.logs import HEALTHY, TOPICS, Log, classic, commit, log_of, one, topic
+
+LAST = 2**63 - 1
+
+
+def lag_of(log: Log, directory: Path) -> Lag:
+    lag = figures_of(log.facts(directory)).lag
+    assert lag is not None
+    return lag
+
+
+def statuses(lag: Lag) -> dict[str, str]:
+    return {row["group_id"]: row["status"] for row in lag.partitions.to_pylist()}
+
+
+@pytest.mark.parametrize("ends", [(LAST, LAST, 5), (LAST, 0, 0), (1 << 62, (1 << 62) - 1, 0), (1 << 32, 7, 1)])
+def test_a_sum_of_lags_is_exact_up_to_the_largest_number(ends: tuple[int, ...], tmp_path: Path) -> None:
+    topics = TOPICS | {"topics": [topic(f"t{number}", end=end) for number, end in enumerate(ends)]}
+    commits = [commit("g", f"t{number}", offset=0) for number in range(3)]
+    wanted = min(sum(ends), LAST)
+    lag = lag_of(one(classic(), *commits, topics=topics), tmp_path / "one")
+    assert (lag.total, lag.groups["lag"].to_pylist()) == (wanted, [wanted])
+
+    several = Log({number: log_of(commit(f"g{number}", f"t{number}", offset=0)) for number in range(3)}, topics=topics)
+    facts = several.facts(tmp_path / "several")
+    parts = [figures_of(Facts(RunPart.of(facts.run, {number}), facts.topics, None)) for number in range(3)]
+    together = figures_together(parts).lag
+    assert together is not None
+    whole = figures_of(facts).lag
+    assert whole is not None
+    assert together.total == whole.total == wanted
+    assert sorted(together.topics["lag"].to_pylist()) == sorted(whole.topics["lag"].to_pylist()) == sorted(ends)
+
+
+def test_records_that_went_unread_are_lost_also_where_none_is_left(tmp_path: Path) -> None:
+    topics = TOPICS | {"topics": [topic("t", start=100, end=100)]}
+    lag = lag_of(one(commit("behind", offset=10), commit("there", offset=100), topics=topics), tmp_path)
+    assert statuses(lag) == {"behind": "lost", "there": "ok"}
+    assert lag.total == 0
+
+
+def test_the_farthest_step_ahead_is_none_back(tmp_path: Path) -> None:
+    before = one(classic(), commit(offset=-1))
+    after = one(classic(), commit(offset=-1), commit(offset=LAST), topics=TOPICS, previous=before)
+    assert statuses(lag_of(after, tmp_path)) == {"g": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "is_over"), [(253_402_300_800_000, True), (86_400_000 - 1, False), (86_400_000, True)]
+)
+def test_a_mute_is_over_behind_its_last_day(now_ms: int, is_over: bool) -> None:
+    assert Mute("R44", "why", datetime.date(1970, 1, 1)).is_over(now_ms) is is_over
+
+
+def test_figures_are_those_of_the_findings_or_refused(tmp_path: Path) -> None:
+    """Rules may have been evaluated again, against another run or other topics, since."""
+    log = one(*HEALTHY, topics=TOPICS, previous=one(*HEALTHY))
+    facts = log.facts(tmp_path / "then")
+    directory = publish_findings(facts, evaluate(facts))
+    summary, _ = read_reconciliation(directory)
+    require_same_inputs(facts, summary)
+    elsewhere = replace(log, previous=one(*HEALTHY, commit("h"))).facts(tmp_path / "later")
+    assert elsewhere.previous is not None
+    for other, name in (
+        (Facts(facts.run, facts.topics, elsewhere.previous), "previous"),
+        (Facts(facts.run, facts.topics, None), "previous"),
+        (Facts(facts.run, None, facts.previous), "topics"),
+        (Facts(elsewhere.previous.run, facts.topics, facts.previous), "run"),
+    ):
+        with pytest.raises(UsageError, match=f"the findings are of other inputs: {name} was "):
+            require_same_inputs(other, summary)
+
+
+def test_other_findings_have_another_place(tmp_path: Path) -> None:
+    """Of a log that has grown the path says nothing."""
+    facts = one(*HEALTHY, commit("s", "u", offset=-1)).facts(tmp_path)
+    found = evaluate(facts)
+    first = publish_findings(facts, found)
+    assert publish_findings(facts, evaluate(facts)) == first
+    assert publish_findings(facts, replace(found, findings=found.findings.slice(0, 0))) != first
+
+
+def test_files_of_figures_are_named_and_must_be_whole(tmp_path: Path) -> None:
+    facts = one(*HEALTHY, topics=TOPICS).facts(tmp_path)
+    directory = publish_findings(facts, evaluate(facts))
+    assert figure_files(directory) == []
+    publish_figures(figures_of(facts), directory)
+    assert figure_files(directory) == [
+        FIGURES_FILE,
+        *(f"lag-{name}.parquet" for name in ("partitions", "groups", "topics")),
+    ]
+    path = Path(directory, FIGURES_FILE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "ages": [0]}))
+    with pytest.raises(UsageError, match="ages of 1 days"):
+        read_figures(directory)
+
+
+def test_a_part_names_the_file_that_lacks_a_column(tmp_path: Path) -> None:
+    run = one(*HEALTHY).publish(tmp_path)
+    path = Path(run.path) / "offsets/part-00000.parquet"
+    pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["offsets_partition"]), path)
+    for table in run.manifest["tables"].values():
+        table.pop("proofs", None)
+    with pytest.raises(DamagedInputError, match=r"part-00000\.parquet.*the table has no column offsets_partition"):
+        RunPart.of(run, {0}).table("offsets")
