@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator_core import __version__
 from coordinator_core.releases import PROFILE_RELEASES
@@ -22,6 +22,18 @@ def add_damage(parser: argparse.ArgumentParser) -> None:
     damage = parser.add_mutually_exclusive_group()
     damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
     damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
+
+
+def whole(least: int, most: int = (1 << 62) - 1) -> Callable[[str], int]:
+    """Type of an argument that is a whole number, by default far from the end of an int64."""
+
+    def convert(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{number} is no number from {least} to {most}")
+        return number
+
+    return convert
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:

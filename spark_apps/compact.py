@@ -26,7 +26,7 @@ from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
-from spark_apps.arguments import add_rules, parse
+from spark_apps.arguments import add_rules, parse, whole
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--plan-digest", metavar="SHA256", help="of the plan that was approved")
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the new log")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
-    parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
+    parser.add_argument("--now-ms", type=whole(0), metavar="MS", help="the time to judge by (default: the clock)")
     add_rules(parser)
     parser.add_argument("--expire", action="store_true", help="tombstone expired offsets first")
-    parser.add_argument("--offsets-retention-ms", type=int, metavar="MS")
-    parser.add_argument("--delete-retention-ms", type=int, metavar="MS")
+    parser.add_argument("--offsets-retention-ms", type=whole(1), metavar="MS")
+    parser.add_argument("--delete-retention-ms", type=whole(0), metavar="MS")
     parser.add_argument("--renumber", action="store_true", help="consecutive record offsets")
     parser.add_argument("--message-format", choices=["keep", "2"], default="keep")
     codecs = ["keep", *(codec.name.lower() for codec in Codec)]
     parser.add_argument("--codec", choices=codecs, default="keep")
-    parser.add_argument("--offsets-partitions", type=int, metavar="N", help="another partition count")
-    parser.add_argument("--segment-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--offsets-partitions", type=whole(1), metavar="N", help="another partition count")
+    parser.add_argument("--segment-bytes", type=whole(1024, (1 << 31) - 1), metavar="BYTES")
     parser.add_argument("--partial", action="store_true", help="cut damaged partitions as a broker would")
     arguments = parse(parser, argv)
     if bool(arguments.plan) != bool(arguments.plan_digest):
@@ -123,7 +123,7 @@ def execute(arguments: argparse.Namespace) -> None:
                 began=began,
                 plan_sha256=planned.digest if planned else None,
             )
-    print(json.dumps(document, ensure_ascii=False), flush=True)
+    print(json.dumps(document), flush=True)
     session.close()
 
 
@@ -213,6 +213,8 @@ def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Compa
         with storage.directory_of(target) as directory:
             return compact_partition(log, directory, options)
     attempt = message_path(target, "compacted")
+    # Without parents: an attempt that comes late must not make the staging directory again in what is published.
+    storage.make_directory(attempt, parents=False)
     report = compact_partition(log, storage.local_path(attempt), options)
     adopt(attempt, target, log.offsets_partition)
     return report

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_rules, parse
+from spark_apps.arguments import add_rules, parse, whole
 from spark_apps.exits import App
 
 PROGRAM = "regroup-forecast"
@@ -30,9 +30,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the forecast (path or URI)")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
-    parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
+    parser.add_argument("--now-ms", type=whole(0), metavar="MS", help="the time to judge by (default: the clock)")
     add_rules(parser)
-    parser.add_argument("--offsets-retention-ms", type=int, metavar="MS", help="offsets.retention.minutes, in ms")
+    parser.add_argument("--offsets-retention-ms", type=whole(1), metavar="MS", help="offsets.retention.minutes, in ms")
     parser.add_argument("--partial", action="store_true", help="cut damaged partitions as a broker would")
     return parse(parser, argv)
 
@@ -86,7 +86,6 @@ def execute(arguments: argparse.Namespace) -> None:
                 "partial": arguments.partial,
             },
         )
-    # Group ids may be anything: as ASCII no terminal obeys them.
     print(json.dumps(document), flush=True)
     session.close()
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import visible_lines
-from spark_apps.arguments import add_damage, add_rules, parse
+from spark_apps.arguments import add_damage, add_rules, parse, whole
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", metavar="DIR", help="directory of the table (path or URI; of a run: beside it)")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--group", action="append", default=[], metavar="GROUP", help="only this group (repeatable)")
-    parser.add_argument("--offsets-retention-ms", type=int, metavar="MS", help="offsets.retention.minutes, in ms")
+    parser.add_argument("--offsets-retention-ms", type=whole(1), metavar="MS", help="offsets.retention.minutes, in ms")
     add_rules(parser)
     add_damage(parser)
     arguments = parse(parser, argv)

@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace) -> None:
     finally:
         del session.context.environment[PLAIN]
         session.stop()
-    told = json.dumps({**result.as_dict(), "data_docs": arguments.data_docs}, ensure_ascii=False)
+    told = json.dumps({**result.as_dict(), "data_docs": arguments.data_docs})
     if arguments.result is not None:
         storage.make_directory(storage.split(arguments.result)[0])
         storage.write_atomic(arguments.result, told.encode())

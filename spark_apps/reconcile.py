@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> None:
         session.stop()
     directory = publish_findings(facts, found)
     publish_figures(figures, directory)
-    told = json.dumps({"findings": directory, **summary_of(facts, found)}, ensure_ascii=False)
+    told = json.dumps({"findings": directory, **summary_of(facts, found)})
     if arguments.result is not None:
         storage.make_directory(storage.split(arguments.result)[0])
         storage.write_atomic(arguments.result, told.encode())

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_damage, add_rules, parse
+from spark_apps.arguments import add_damage, add_rules, parse, whole
 from spark_apps.exits import App
 
 PROGRAM = "regroup-replay"
@@ -38,16 +38,13 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--window", metavar="KEY", help="scheduling window (default: the UTC date of now)")
     parser.add_argument("--run-id", metavar="ID", help="id of the run (default: a new one)")
     parser.add_argument("--no-latest", action="store_true", help="do not let latest.json name the run; a gate will")
-    parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
+    parser.add_argument("--now-ms", type=whole(0), metavar="MS", help="the time to judge by (default: the clock)")
     add_rules(parser)
     parser.add_argument(
-        "--offsets-topic-num-partitions", type=int, metavar="N", help="(default: told by where the groups are)"
+        "--offsets-topic-num-partitions", type=whole(1), metavar="N", help="(default: told by where the groups are)"
     )
     add_damage(parser)
-    arguments = parse(parser, argv)
-    if arguments.offsets_topic_num_partitions is not None and arguments.offsets_topic_num_partitions < 1:
-        parser.error("--offsets-topic-num-partitions must be at least 1")
-    return arguments
+    return parse(parser, argv)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -88,7 +85,7 @@ def execute(arguments: argparse.Namespace) -> None:
         session.stop()
     latest = not arguments.no_latest and promote(place, manifest)
     told = summary(manifest, path=place.path, latest=latest)
-    print(json.dumps(told, ensure_ascii=False), flush=True)
+    print(json.dumps(told), flush=True)
     session.close()
 
 

@@ -51,7 +51,7 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
     numbers = sorted(sizes)
     share = -(-sum(sizes.values()) // tasks)
     runs = packed([sizes[number] for number in numbers], min(share, FOUND_LOG_BYTES) if inputs.log else share)
-    return [frozenset(numbers[run.start : run.stop]) for run in runs]
+    return [frozenset(numbers[run.start : run.stop]) for run in runs] or [frozenset()]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_report import run_report
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.figures import DAYS
 from coordinator_core.rules.figures_publish import publish_figures, read_figures
 from coordinator_core.rules.inputs import Inputs
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation
 from coordinator_core.rules.settings import settings_from
+from coordinator_core.runs.read import Run
 from spark_apps import reconcile as app
 from spark_apps import replay
 from spark_apps.rules import parts_of, reconcile
@@ -30,7 +32,7 @@ from ..cases import case
 from ..examples import one_in
 from ..rules.corpus import published, topics_of
 from ..rules.faults import FAULTS
-from ..rules.logs import HEALTHY, Log, commit, one
+from ..rules.logs import HEALTHY, TOPICS, Log, commit, one
 from ..rules.together import ALONE, together
 from ..runs.state_tables import tables_of
 
@@ -100,6 +102,15 @@ def test_logs_of_brokers(name: str, session: Session, tmp_path: Path) -> None:
     assert codes(checked(session, Inputs.read(place.path, topics=None if topics is None else str(topics))))
 
 
+def test_a_run_without_partitions_has_a_part(session: Session, tmp_path: Path) -> None:
+    inputs = inputs_of(one(*HEALTHY, topics=TOPICS), tmp_path)
+    empty = Run(inputs.run.path, {**inputs.run.manifest, "cut": {}, "inputs": []})
+    _, found, figures = reconcile(session.context, replace(inputs, run=empty))
+    assert found.findings.num_rows == 0
+    assert figures.ages.tolist() == [0] * DAYS
+    assert figures.lag is not None
+
+
 def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
     run = faults.run
     part = RunPart.of(run, {1, 5})
@@ -114,8 +125,14 @@ def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
 def test_the_app_publishes_and_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = one(*HEALTHY, commit("s", "u", offset=-1)).publish(tmp_path).path
     result = tmp_path / "new" / "result.json"
-    assert app.APP.run(["--run", run, "--result", str(result)]) == ExitCode.CLEAN
-    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    # A name may hold what splits lines; in ASCII it does not.
+    mute = '{"rule": "R44", "group": "a\\u2028b\\ud800", "reason": "r", "until": "2999-01-01"}'
+    (tmp_path / "rules.yaml").write_text(f"mutes: [{mute}]")
+    command = ["--run", run, "--result", str(result), "--rules", str(tmp_path / "rules.yaml")]
+    assert app.APP.run(command) == ExitCode.CLEAN
+    said = capfd.readouterr().out
+    assert said.isascii()
+    told = json.loads(said.splitlines()[-1])
     assert json.loads(result.read_text()) == told
     summary, found = read_reconciliation(told["findings"])
     assert found.findings["rule"].to_pylist() == ["R44"]
