@@ -16,7 +16,7 @@ from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIG
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group_spec import GroupSpec, Spec
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import may_assign
+from coordinator_core.coordinator.java.modern_group import NEVER_MS
 from coordinator_core.coordinator.java.modern_records import of_group
 from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
@@ -28,7 +28,6 @@ from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedR
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 REGEX_RESOLUTION_MS = 2
 """Time that the coordinator's background thread takes in this model: the heartbeat is answered before."""
-NEVER_MS = 1 << 62
 
 
 class Assignments:
@@ -72,13 +71,10 @@ class Assignments:
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             out.append(records.epoch(group.group_id, epoch, metadata_hash))
-        self._keep_deadline(group.group_id, group, epoch)
+        group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
         if group.has_partition_metadata_record:
             out.append(of_group(records.PARTITION_METADATA, group.group_id))
         return epoch
-
-    def _keep_deadline(self, group_id: str, group: LiveConsumerGroup, epoch: int) -> None:
-        group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
 
     # Regular expressions
 
@@ -145,7 +141,7 @@ class Assignments:
         metadata_hash = self.metadata_hash(topics)
         if bump or metadata_hash != group.metadata_hash:
             out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
-            self._keep_deadline(group_id, group, group.group_epoch + 1)
+            group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, group.group_epoch + 1
         try:
             self._manager.write(self._manager.partition_for(group_id), out)
         except ApiError:
@@ -163,7 +159,8 @@ class Assignments:
         out: list[Record],
     ) -> tuple[int, Partitions]:
         """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
-        if group.assignment_epoch >= group_epoch or not self._may_assign(group):
+        interval_ms = self._manager.settings.group_consumer_assignment_interval_ms
+        if group.assignment_epoch >= group_epoch or not group.may_assign(interval_ms, self._now_ms):
             return group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
         name = group.next_assignor(member, updated) or DEFAULT_ASSIGNOR
         previous_id = group.static_members.get(updated.instance_id or "")
@@ -192,10 +189,6 @@ class Assignments:
                 out.append(records.target(group.group_id, member_id, new))
         out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
         return group_epoch, assignment.get(updated.member_id, {})
-
-    def _may_assign(self, group: LiveConsumerGroup) -> bool:
-        interval_ms = self._manager.settings.group_consumer_assignment_interval_ms
-        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
 
     def _spec(self, group: LiveConsumerGroup, member: ConsumerMember, target: Partitions) -> Spec:
         return Spec(tuple(self.topic_ids(group, member)), member.instance_id, target)

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
-from coordinator_core.coordinator.java.modern_group import known_static
+from coordinator_core.coordinator.java.modern_group import replacement
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.replies import (
@@ -116,14 +117,12 @@ class ClassicMembers:
         unknown: bool,
         out: list[Record],
     ) -> ConsumerMember:
-        if instance_id is None:
-            return group.members.get(member_id) or ConsumerMember(member_id)
+        if instance_id is not None and not unknown:
+            return group.known_member(member_id, instance_id)
         existing = group.static_member(instance_id)
-        if not unknown:
-            return known_static(existing, member_id, instance_id)
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        return self._groups.replace_member(group, existing, member_id, out)
+        return replacement(records, group, existing, member_id, out)
 
     def _may_downgrade(self, group: LiveConsumerGroup, replaced: ConsumerMember) -> bool:
         settings = self._manager.settings
@@ -166,11 +165,7 @@ class ClassicMembers:
 
     def _known(self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat) -> tuple[ConsumerMember, Protocols]:
         """The member of a request and its protocols: it must speak the classic one, in its generation."""
-        instance_id = request.group_instance_id
-        if instance_id is None:
-            member = group.member(request.member_id)
-        else:
-            member = known_static(group.static_member(instance_id), request.member_id, instance_id)
+        member = group.known_member(request.member_id, request.group_instance_id)
         if member.classic_protocols is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         if request.generation_id != member.member_epoch:
@@ -225,11 +220,9 @@ class ClassicMembers:
 
     def _leaving(self, group: LiveConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
         instance_id = identity.group_instance_id
-        if instance_id is None:
-            return group.member(identity.member_id)
+        if instance_id is None or identity.member_id:
+            return group.known_member(identity.member_id, instance_id)
         member = group.static_member(instance_id)
-        if identity.member_id:
-            return known_static(member, identity.member_id, instance_id)
         if member is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         return member

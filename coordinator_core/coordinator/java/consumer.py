@@ -23,9 +23,11 @@ from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, 
 from coordinator_core.coordinator.java.modern_group import (
     assigned,
     described,
-    fenced_epoch,
-    known_static,
+    invalid_request,
+    refuse_blank,
+    replacement,
     unreleased_instance_id,
+    validate_epoch,
 )
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.log import Record
@@ -84,10 +86,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         self.throw_if_full(group, request.member_id, request.instance_id)
         member_id = request.member_id or self.new_member_id("")
         owned = request.topic_partitions
-        if request.instance_id is None:
-            member = self._dynamic_member(group, member_id, epoch, owned)
-        else:
-            member = self._static_member(group, member_id, epoch, request.instance_id, owned, out)
+        member = self._member(group, member_id, epoch, request.instance_id, owned, out)
         updated = _updated(member, client, request)
         subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
         group_epoch = group.group_epoch
@@ -137,45 +136,24 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             self.refuse_when_full(group, member_id, self.settings.group_consumer_max_size)
 
     @staticmethod
-    def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Owned) -> ConsumerMember:
-        if epoch == 0:
-            return group.members.get(member_id) or ConsumerMember(member_id)
-        member = group.member(member_id)
-        _validate_epoch(member, epoch, owned)
-        return member
-
-    def _static_member(
-        self,
+    def _member(
         group: LiveConsumerGroup,
         member_id: str,
         epoch: int,
-        instance_id: str,
+        instance_id: str | None,
         owned: Owned,
         out: list[Record],
     ) -> ConsumerMember:
-        existing = group.static_member(instance_id)
         if epoch != 0:
-            member = known_static(existing, member_id, instance_id)
-            _validate_epoch(member, epoch, owned)
+            member = group.known_member(member_id, instance_id)
+            validate_epoch("consumer", member, epoch, owns_subset=_owns_subset(owned, member))
             return member
+        existing = group.static_member(instance_id)
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
         if not existing.speaks_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
             raise unreleased_instance_id(existing, member_id, instance_id)
-        return self.replace_member(group, existing, member_id, out)
-
-    @staticmethod
-    def replace_member(
-        group: LiveConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
-    ) -> ConsumerMember:
-        """A static member under a new id, with the target of the old one."""
-        new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-        group_id = group.group_id
-        out += records.removal(group_id, old.member_id)
-        out.append(records.member(group_id, new))
-        out.append(records.target(group_id, member_id, group.target(old.member_id)))
-        out.append(records.current(group_id, new))
-        return new
+        return replacement(records, group, existing, member_id, out)
 
     def subscribed(
         self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
@@ -193,10 +171,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self.group(group_id)
         reply = ConsumerGroupHeartbeatReply(Errors.NONE, member_id=member_id, member_epoch=epoch)
-        if request.instance_id is None:
-            self.remove(group, member_id)
-            return reply
-        member = known_static(group.static_member(request.instance_id), member_id, request.instance_id)
+        member = group.known_member(member_id, request.instance_id)
         if epoch != LEAVE_STATIC_EPOCH:
             self.fence(group, [member])
             return reply
@@ -310,16 +285,7 @@ def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeart
     )
 
 
-def _validate_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
-    """The previous epoch will do when the answer got lost, which the owned partitions show."""
-    if epoch == member.member_epoch:
-        return
-    if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(owned, member):
-        return
-    raise fenced_epoch("consumer", epoch, member.member_epoch)
-
-
-def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
+def _owns_subset(owned: Owned, member: ConsumerMember) -> bool:
     return owned is not None and all(
         one.topic_id in member.assigned and set(one.partitions) <= set(member.assigned[one.topic_id]) for one in owned
     )
@@ -328,27 +294,22 @@ def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
 def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
     """``throwIfConsumerGroupHeartbeatRequestIsInvalid``."""
     epoch = request.member_epoch
-
-    def invalid(text: str) -> ApiError:
-        return ApiError(Errors.INVALID_REQUEST, text)
-
-    if (version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH) and not request.member_id.strip():
-        raise invalid("MemberId can't be empty.")
-    ids = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
-    for name, value in ids.items():
-        if value is not None and not value.strip():
-            raise invalid(f"{name} can't be empty.")
+    if version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        refuse_blank(MemberId=request.member_id)
+    refuse_blank(GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id)
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
-            raise invalid("RebalanceTimeoutMs must be provided in first request.")
+            raise invalid_request("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise invalid("TopicPartitions must be empty when (re-)joining.")
+            raise invalid_request("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+            raise invalid_request(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        raise invalid("InstanceId can't be null.")
+        raise invalid_request("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
-        raise invalid("MemberEpoch is invalid.")
+        raise invalid_request("MemberEpoch is invalid.")
     assignor = request.server_assignor
     if assignor is not None and assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)

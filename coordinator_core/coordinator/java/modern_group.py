@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Generic, Protocol, TypeVar
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import Validate
+from coordinator_core.coordinator.java.streams_member import LiveStreamsMember
+from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
@@ -19,6 +23,10 @@ from coordinator_core.coordinator.replies import (
     TopicPartitions,
 )
 from coordinator_core.coordinator.requests import Committer
+from coordinator_core.groups.model import ConsumerMember
+
+NEVER_MS = 1 << 62
+"""A time that does not come."""
 
 
 class ModernMember(Protocol):
@@ -30,6 +38,9 @@ class ModernMember(Protocol):
     @property
     def member_epoch(self) -> int: ...
 
+    @property
+    def previous_member_epoch(self) -> int: ...
+
 
 class RevokingMember(ModernMember, Protocol):
     """A member that gives up revoked partitions within a time."""
@@ -39,6 +50,7 @@ class RevokingMember(ModernMember, Protocol):
 
 
 Member = TypeVar("Member", bound=ModernMember)
+StaticMember = TypeVar("StaticMember", ConsumerMember, LiveStreamsMember)
 
 _TIMERS = ("session", "rebalance", "consumer-join", "consumer-sync")
 
@@ -56,6 +68,7 @@ class ModernGroup(Generic[Member]):
     group_id: str
     members: dict[str, Member]
     group_epoch: int
+    assignment_timestamp_ms: int
     metadata_deadline_ms: int
     metadata_deadline_epoch: int
 
@@ -73,6 +86,12 @@ class ModernGroup(Generic[Member]):
     def metadata_expired(self, now_ms: int) -> bool:
         """Whether the next heartbeat looks at the group's topics again."""
         return now_ms >= self.metadata_deadline_ms or self.group_epoch < self.metadata_deadline_epoch
+
+    def may_assign(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether a target assignment is due: the first at once, others ``group.*.assignment.interval.ms`` apart."""
+        # 0 stands for a group that has none yet.
+        assigned_ms = self.assignment_timestamp_ms
+        return 0 in (assigned_ms, interval_ms) or now_ms >= assigned_ms + interval_ms
 
     def validate_delete(self) -> None:
         if self.members:
@@ -92,6 +111,24 @@ class CommittingModernGroup(ModernGroup[Member]):
     def static_member(self, instance_id: str | None) -> Member | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.member(member_id)
+
+    def known_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request names; raises :class:`ApiError` unless the group knows both ids as one member."""
+        if instance_id is None:
+            return self.member(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise ApiError(
+                Errors.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+            )
+        return member
+
+    @abstractmethod
+    def target(self, member_id: str) -> Any:
+        """Partitions or tasks of a member in the target assignment."""
 
     def ageing(self) -> Ageing | None:
         return Ageing(None)
@@ -134,19 +171,27 @@ class CommittingModernGroup(ModernGroup[Member]):
         """Refuse nothing: an OffsetDelete is checked topic by topic."""
 
 
-def known_static(member: Member | None, member_id: str, instance_id: str) -> Member:
-    """``member``, which the group has by ``instance_id``; raises :class:`ApiError` unless it is ``member_id``."""
-    if member is None:
-        raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise ApiError(
-            Errors.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-    return member
+def replacement(
+    records: ModuleType,
+    group: CommittingModernGroup[StaticMember],
+    old: StaticMember,
+    member_id: str,
+    out: list[Record],
+) -> StaticMember:
+    """A static member that comes back under a new id, with the target of the old one.
+
+    ``records`` is the module that makes the records of the group's type; ``out`` gets those of the change.
+    """
+    group_id = group.group_id
+    new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    out += records.removal(group_id, old.member_id)
+    out.append(records.member(group_id, new))
+    out.append(records.target(group_id, member_id, group.target(old.member_id)))
+    out.append(records.current(group_id, new))
+    return new
 
 
-def unreleased_instance_id(owner: ModernMember, member_id: str, instance_id: str) -> ApiError:
+def unreleased_instance_id(owner: ModernMember, member_id: str, instance_id: str | None) -> ApiError:
     """The error for a static member that joins while ``owner`` has not left."""
     return ApiError(
         Errors.UNRELEASED_INSTANCE_ID,
@@ -165,12 +210,27 @@ def fenced_epoch(group_type: str, epoch: int, member_epoch: int) -> ApiError:
     )
 
 
-def may_assign(assigned_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether a target assignment is due: the first one at once, others ``group.*.assignment.interval.ms`` apart.
+def validate_epoch(group_type: str, member: ModernMember, epoch: int, *, owns_subset: bool) -> None:
+    """Raise :class:`ApiError` for another epoch than that of the member.
 
-    ``assigned_ms`` is when the target was computed, in epoch milliseconds, 0 for never.
+    The previous epoch will do when the answer got lost, which the member shows: it ``owns_subset`` of its assignment.
     """
-    return 0 in (assigned_ms, interval_ms) or now_ms >= assigned_ms + interval_ms
+    if epoch == member.member_epoch:
+        return
+    if epoch < member.member_epoch and epoch == member.previous_member_epoch and owns_subset:
+        return
+    raise fenced_epoch(group_type, epoch, member.member_epoch)
+
+
+def invalid_request(text: str) -> ApiError:
+    return ApiError(Errors.INVALID_REQUEST, text)
+
+
+def refuse_blank(**fields: str | None) -> None:
+    """Raise :class:`ApiError` for the first of these fields of a request that is given and blank."""
+    for name, value in fields.items():
+        if value is not None and not value.strip():
+            raise invalid_request(f"{name} can't be empty.")
 
 
 def assigned(partitions: Mapping[str, Iterable[int]]) -> HeartbeatAssignment:

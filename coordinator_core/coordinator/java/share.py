@@ -11,7 +11,14 @@ from dataclasses import replace
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager, LiveShareRecords
-from coordinator_core.coordinator.java.modern_group import assigned, described, fenced_epoch, may_assign
+from coordinator_core.coordinator.java.modern_group import (
+    NEVER_MS,
+    assigned,
+    described,
+    fenced_epoch,
+    invalid_request,
+    refuse_blank,
+)
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_offsets import ShareOffsets
@@ -29,7 +36,6 @@ from coordinator_core.coordinator.requests import ShareGroupHeartbeat
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ShareMember
 from coordinator_core.releases.requests import RequestRules
 
-NEVER_MS = 1 << 62
 ASSIGNOR = "simple"
 
 
@@ -141,7 +147,8 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         self, group: LiveShareGroup, group_epoch: int, member: ShareMember, updated: ShareMember, out: list[Record]
     ) -> tuple[int, Partitions]:
         """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
-        if group.assignment_epoch >= group_epoch or not self._may_assign(group):
+        interval_ms = self.settings.group_share_assignment_interval_ms
+        if group.assignment_epoch >= group_epoch or not group.may_assign(interval_ms, self.now_ms):
             return group.assignment_epoch, group.target(updated.member_id)
         specs: dict[str, ShareSpec] = JavaHashMap()
         for member_id, one in group.members.items():
@@ -159,10 +166,6 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
                 out.append(records.target(group.group_id, member_id, new))
         out.append(records.target_metadata(group.group_id, group_epoch, self.now_ms))
         return group_epoch, assignment.get(updated.member_id, {})
-
-    def _may_assign(self, group: LiveShareGroup) -> bool:
-        interval_ms = self.settings.group_share_assignment_interval_ms
-        return may_assign(group.assignment_timestamp_ms, interval_ms, self.now_ms)
 
     def _topic_ids(self, member: ShareMember) -> tuple[TopicId, ...]:
         """Ids of the existing topics that a member subscribes to, in the order of Kafka's set of their names."""
@@ -247,11 +250,8 @@ def _updated(member: ShareMember, client: Client, request: ShareGroupHeartbeat) 
 
 def _validate_heartbeat(request: ShareGroupHeartbeat) -> None:
     """``throwIfShareGroupHeartbeatRequestIsInvalid``."""
-    ids = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
-    for name, value in ids.items():
-        if value is not None and not value.strip():
-            raise ApiError(Errors.INVALID_REQUEST, f"{name} can't be empty.")
+    refuse_blank(MemberId=request.member_id, GroupId=request.group_id, RackId=request.rack_id)
     if request.member_epoch == 0 and not request.subscribed_topic_names:
-        raise ApiError(Errors.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+        raise invalid_request("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH:
-        raise ApiError(Errors.INVALID_REQUEST, "MemberEpoch is invalid.")
+        raise invalid_request("MemberEpoch is invalid.")

@@ -16,7 +16,7 @@ from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import known_static, may_assign
+from coordinator_core.coordinator.java.modern_group import invalid_request
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_describe import described, listed
@@ -262,7 +262,8 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         if not isinstance(group, LiveStreamsGroup) or group.is_empty or group.configured is None:
             return
         out: list[Record] = []
-        if group.group_epoch > group.assignment_epoch and self._may_assign(group):
+        interval_ms = self.settings.group_streams_assignment_interval_ms
+        if group.group_epoch > group.assignment_epoch and group.may_assign(interval_ms, self.now_ms):
             self._assign(group, group.group_epoch, None, group.configured, out)
         try:
             self.manager.write(self.manager.partition_for(group_id), out)
@@ -294,15 +295,11 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         if refines:
             out.append(records.target_metadata(group.group_id, group_epoch, group.assignment_timestamp_ms))
             return group_epoch, group.targets(member)
-        if not self._may_assign(group):
+        if not group.may_assign(self.settings.group_streams_assignment_interval_ms, self.now_ms):
             text = "Assignment delayed due to the configured assignment interval."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
             return group.assignment_epoch, group.targets(member)
         return group_epoch, self._assign(group, group_epoch, member, configured, out)
-
-    def _may_assign(self, group: LiveStreamsGroup) -> bool:
-        interval_ms = self.settings.group_streams_assignment_interval_ms
-        return may_assign(group.assignment_timestamp_ms, interval_ms, self.now_ms)
 
     def _assign(
         self,
@@ -402,10 +399,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
         reply = replace(self._plain_reply, member_id=request.member_id, member_epoch=request.member_epoch)
-        if request.instance_id is None:
-            self.remove(group, request.member_id)
-            return reply
-        member = known_static(group.static_member(request.instance_id), request.member_id, request.instance_id)
+        member = group.known_member(request.member_id, request.instance_id)
         if request.member_epoch != LEAVE_STATIC_EPOCH:
             self.remove(group, member.member_id)
             return reply
@@ -451,7 +445,7 @@ def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[R
             out.append(records.topology(group.group_id, sent))
             return sent
         if current.epoch <= sent.epoch and not topologies.same_topology(current, sent):
-            raise ApiError(Errors.INVALID_REQUEST, "Topology updates are not supported yet.")
+            raise invalid_request("Topology updates are not supported yet.")
     if current is None:
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     return current

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
-from coordinator_core.coordinator.java.modern_group import known_static, unreleased_instance_id
+from coordinator_core.coordinator.java.modern_group import replacement, unreleased_instance_id, validate_epoch
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, TaskOffsets
-from coordinator_core.coordinator.java.streams_requests import by_task, validate_epoch
+from coordinator_core.coordinator.java.streams_requests import by_task, owns_subset
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
@@ -31,26 +31,15 @@ def member_of_request(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, o
         # Kafka does so before it refuses the member, and a refusal does not undo it: the owner loses its tasks.
         group.rename_kept_target(static.member_id, member_id)
     if request.member_epoch == 0:
-        if static is not None and instance_id is not None:
+        if static is not None:
             if static.member_epoch != LEAVE_STATIC_EPOCH:
                 raise unreleased_instance_id(static, member_id, instance_id)
-            return _replaced(group, static, member_id, out)
+            return replacement(records, group, static, member_id, out)
         new = LiveStreamsMember(member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
         return group.members.get(member_id) or new
-    member = group.member(member_id) if instance_id is None else known_static(static, member_id, instance_id)
-    validate_epoch(member, request)
+    member = group.known_member(member_id, instance_id)
+    validate_epoch("streams", member, request.member_epoch, owns_subset=owns_subset(request, member))
     return member
-
-
-def _replaced(group: LiveStreamsGroup, old: LiveStreamsMember, member_id: str, out: list[Record]) -> LiveStreamsMember:
-    """A static member that comes back under a new id, with the target of the old one."""
-    group_id = group.group_id
-    new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    out += records.removal(group_id, old.member_id)
-    out.append(records.member(group_id, new))
-    out.append(records.target(group_id, member_id, group.target(old.member_id)))
-    out.append(records.current(group_id, new))
-    return new
 
 
 def needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) -> bool:
