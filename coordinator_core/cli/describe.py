@@ -52,7 +52,7 @@ def describe_command(
     """
     # Text shows no metadata.
     metadata = LongTexts() if output_format is Format.JSON else None
-    source = load_source(paths, options, whole_metadata=False, long_texts=metadata)
+    source = load_source(paths, options, long_texts=metadata)
     selection = _selection(source, groups, all_groups, topics)
     topics_file = topics_file or found_beside(paths).topics
     document = describe(
@@ -107,7 +107,7 @@ def list_command(
     options: ReplayOptions,
 ) -> int:
     """Groups with their type and state."""
-    source = load_source(paths, options, whole_metadata=False)
+    source = load_source(paths, options)
     rows = listing(source.states, _selection(source, groups, all_groups, topics))
     if output_format is Format.JSON:
         write_json(rows)

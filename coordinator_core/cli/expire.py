@@ -55,7 +55,7 @@ def expire_command(
     if publish and not is_one_run(paths):
         raise UsageError("--publish writes beside a run: name one")
     refuse_other_rules(paths)
-    source = load_source(paths, options, whole_metadata=False)
+    source = load_source(paths, options)
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     retention_ms = offsets_retention_ms or source.profile.expiry.default_offsets_retention_ms
     source.check_groups((*groups, *rebalancing))

@@ -335,7 +335,7 @@ def _wanted(
     cluster_id = _cluster_of(paths)
     if point.is_end:
         texts = LongTexts()
-        source = load_source(paths, options, whole_metadata=False, long_texts=texts)
+        source = load_source(paths, options, long_texts=texts)
         return wanted_of(source.states, _ids(source.topic_names), cluster_id, texts), name
     paths, options = log_of(paths, options)
     snapshot, profile = open_snapshot(paths, options)
@@ -442,7 +442,7 @@ def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOpti
     # Texts of its own: the texts that a state may hold are limited.
     texts = LongTexts()
     replaying = replace(options, profile=None) if is_run(paths[0]) else options
-    source = load_source(paths, replaying, whole_metadata=False, long_texts=texts)
+    source = load_source(paths, replaying, long_texts=texts)
     if topics_file is None:
         own = [storage.join(path, TOPICS_FILE) for path in paths]
         topics_file = next((path for path in own if storage.exists(path)), None)

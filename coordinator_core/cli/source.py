@@ -44,18 +44,16 @@ class ReplayedSource:
                 raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
 
 
-def load_source(
-    paths: Sequence[str], options: ReplayOptions, *, whole_metadata: bool = True, long_texts: LongTexts | None = None
-) -> ReplayedSource:
+def load_source(paths: Sequence[str], options: ReplayOptions, *, long_texts: LongTexts | None = None) -> ReplayedSource:
     """The state under ``paths``: one run directory, or the paths of a snapshot.
 
-    Without ``whole_metadata`` a digest may stand for metadata, and ``long_texts`` has them, see ``merge.schema``.
+    A digest may stand for metadata, and ``long_texts`` has them, see ``merge.schema``.
     """
     if is_one_run(paths):
-        return _from_run(open_run(paths[0]), options, whole_metadata, long_texts)
+        return _from_run(open_run(paths[0]), options, long_texts)
     if options.engine is Engine.SPARK:
         with as_run(paths, options) as path:
-            return _from_run(open_run(path), replace(options, profile=None), whole_metadata, long_texts)
+            return _from_run(open_run(path), replace(options, profile=None), long_texts)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     states = replay_snapshot(
@@ -64,7 +62,7 @@ def load_source(
         on_damage=options.on_damage,
         damage=damage,
         cache=options.fold_cache,
-        whole_metadata=whole_metadata,
+        whole_metadata=False,
         long_texts=long_texts,
     )
     warn_about_damage(damage, options.on_damage)
@@ -160,9 +158,9 @@ def warn_about_load_failures(states: Sequence[PartitionState], profile_label: st
             )
 
 
-def _from_run(run: Run, options: ReplayOptions, whole_metadata: bool, long_texts: LongTexts | None) -> ReplayedSource:
+def _from_run(run: Run, options: ReplayOptions, long_texts: LongTexts | None) -> ReplayedSource:
     if options.profile is not None:
         raise already_replayed(run)
-    states = run.states(whole_metadata=whole_metadata, long_texts=long_texts)
+    states = run.states(whole_metadata=False, long_texts=long_texts)
     warn_about_load_failures(states, run.profile)
     return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

@@ -61,7 +61,7 @@ def stats_command(
     The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
     are read again.
     """
-    source = load_source(paths, options, whole_metadata=False)
+    source = load_source(paths, options)
     snapshot, _ = open_snapshot(*log_of(paths, options))
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms

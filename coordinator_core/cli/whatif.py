@@ -80,7 +80,7 @@ def whatif_command(
     if name != "to" and (groups or no_upgrades):
         raise UsageError("--group and --no-upgrades go with --to")
     refuse_other_rules(paths)
-    source = load_source(paths, options, whole_metadata=False)
+    source = load_source(paths, options)
     source.check_groups((*groups, *changes["delete_group"]))
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
