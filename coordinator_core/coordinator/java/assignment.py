@@ -143,7 +143,7 @@ class Assignments:
             out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
             group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, group.group_epoch + 1
         try:
-            self._manager.write(self._manager.partition_for(group_id), out)
+            self._manager.write_group(group_id, out)
         except ApiError:
             # The next heartbeat schedules it again.
             return

@@ -94,7 +94,7 @@ class ClassicMembers:
         if downgrade:
             migration.to_classic_group(self._groups, group, joining=updated, rebalance=rebalance, before=out)
         else:
-            self._manager.write(self._manager.partition_for(group.group_id), out)
+            self._manager.write_group(group.group_id, out)
             self._manager.timers.cancel(("consumer-join", group.group_id, updated.member_id))
             timeout_ms = request.rebalance_timeout_ms
             self._groups.restart_session(group.group_id, updated.member_id, request.session_timeout_ms)

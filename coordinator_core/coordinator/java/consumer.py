@@ -104,7 +104,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             on_rebalance_timeout=lambda one: self.schedule_rebalance_timeout(group.group_id, one),
         )
         assignment_changed = member.assigned != updated.assigned
-        self.manager.write(self.manager.partition_for(group.group_id), out)
+        self.manager.write_group(group.group_id, out)
         self.keep_deadline(group)
         self.restart_session(group.group_id, member_id)
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
@@ -181,7 +181,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             pending_revocation={},
             assigned_epochs={topic_id: (0,) * len(found) for topic_id, found in member.assigned.items()},
         )
-        self.manager.write(self.manager.partition_for(group_id), [records.current(group_id, leaving)])
+        self.manager.write_group(group_id, [records.current(group_id, leaving)])
         return reply
 
     def remove(self, group: LiveConsumerGroup, member_id: str) -> None:
@@ -208,7 +208,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
         if self._rules.emptied_group_is_assigned and len(members) == len(group.members):
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
-        self.manager.write(self.manager.partition_for(group_id), out)
+        self.manager.write_group(group_id, out)
         for member in members:
             self.cancel_timers(group_id, member.member_id)
 

@@ -62,9 +62,6 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
         super().check(group_id, empty_id=empty_id)
 
-    def _write(self, group_id: str, records: list[Record]) -> None:
-        self.manager.write(self.manager.partition_for(group_id), records)
-
     # Members
 
     def join_group(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
@@ -172,7 +169,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             errors, records = offsets.commit_records(
                 request, validate, now_ms=now_ms, expire_timestamp_ms=request.expire_timestamp_ms(now_ms)
             )
-            self._write(request.group_id, records)
+            self.manager.write_group(request.group_id, records)
         except ApiError as error:
             return _failed_commit(request, error.error)
         return errors
@@ -233,7 +230,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         group = self.manager.group(request.group_id)
         group.validate_offset_delete()
         errors, records = self.manager.offsets_of(request.group_id).delete_records(request, group)
-        self._write(request.group_id, records)
+        self.manager.write_group(request.group_id, records)
         return errors
 
     # Groups

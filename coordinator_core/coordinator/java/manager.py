@@ -168,6 +168,10 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
             for offset, record in enumerate(records, base):
                 self.replay(record.at(offset), producer_id, producer_epoch)
 
+    def write_group(self, group_id: str, records: Sequence[Record]) -> None:
+        """Append one batch about a group to its partition; raises as :meth:`write`."""
+        self.write(self.partition_for(group_id), records)
+
     def store_group(
         self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:

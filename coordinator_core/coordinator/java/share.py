@@ -102,7 +102,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         topics = group.subscriptions([member], updated)
         initialize = self._offsets.to_initialize(group_id, topics, out)
         changed = updated.assigned != member.assigned
-        self.manager.write(self.manager.partition_for(group_id), out)
+        self.manager.write_group(group_id, out)
         self.keep_deadline(group)
         self.restart_session(group_id, request.member_id)
         if initialize:
@@ -193,7 +193,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
         if self._rules.emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
-        self.manager.write(self.manager.partition_for(group_id), out)
+        self.manager.write_group(group_id, out)
         self.cancel_timers(group_id, member_id)
 
     # Describe

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.modern_groups import Check
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_records import StateTopics
 from coordinator_core.coordinator.log import Record
@@ -41,8 +42,6 @@ from coordinator_core.releases.requests import RequestRules
 INITIALIZATION_MS = 10
 """Time that the share coordinator takes in this model to make state: the heartbeat that asks is answered before."""
 
-Check = Callable[[str], None]
-
 
 class ShareOffsets:
     """Share-partitions of the groups of one coordinator."""
@@ -64,8 +63,8 @@ class ShareOffsets:
     def _topics(self, group_id: str) -> StateTopics:
         return StateTopics.of(self._manager.share_topics.get(group_id, ()))
 
-    def _write(self, group_id: str, *records: Record) -> None:
-        self._manager.write(self._manager.partition_for(group_id), records)
+    def _write(self, group_id: str, topics: StateTopics) -> None:
+        self._manager.write_group(group_id, [topics.record(group_id)])
 
     # Heartbeats
 
@@ -143,7 +142,7 @@ class ShareOffsets:
             left = topics.initializing.pop(topic_id, frozenset()) - partitions
             if left:
                 topics.initializing[topic_id] = left
-        self._write(group_id, topics.record(group_id))
+        self._write(group_id, topics)
 
     # Start offsets
 
@@ -178,7 +177,7 @@ class ShareOffsets:
                         topic.topic_id, frozenset()
                     ) | frozenset(known)
             if offsets:
-                self._write(group_id, topics.record(group_id))
+                self._write(group_id, topics)
                 self._initialize(group_id, offsets)
         except ApiError as error:
             return AlterShareGroupOffsetsReply(error.error, error.message)
@@ -263,11 +262,11 @@ class ShareOffsets:
         for topic_id in gone:
             del topics.initialized[topic_id]
             topics.deleting.add(topic_id)
-        self._write(group_id, topics.record(group_id))
+        self._write(group_id, topics)
         if gone:
             self._states.delete(group_id, gone)
             topics.deleting.difference_update(gone)
-            self._write(group_id, topics.record(group_id))
+            self._write(group_id, topics)
 
     def delete_all(self, group_ids: Iterable[str]) -> None:
         """The state of groups of one partition that are about to go (``shareGroupBuildPartitionDeleteRequest``)."""

@@ -146,7 +146,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         self._count_endpoints(group, member, reconciled, joins=joins)
         changed = joins or reconciled.assigned != member.assigned
         reply = self._reply(group, reconciled, request, configured, status, changed=changed)
-        self.manager.write(self.manager.partition_for(group.group_id), out)
+        self.manager.write_group(group.group_id, out)
         if configured.missing:
             self.create_topics(configured.missing)
         return reply
@@ -266,7 +266,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         if group.group_epoch > group.assignment_epoch and group.may_assign(interval_ms, self.now_ms):
             self._assign(group, group.group_epoch, None, group.configured, out)
         try:
-            self.manager.write(self.manager.partition_for(group_id), out)
+            self.manager.write_group(group_id, out)
         except ApiError:
             # The next heartbeat computes it.
             return
@@ -403,9 +403,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         if request.member_epoch != LEAVE_STATIC_EPOCH:
             self.remove(group, member.member_id)
             return reply
-        self.manager.write(
-            self.manager.partition_for(group.group_id), [records.current(group.group_id, members.away(member))]
-        )
+        self.manager.write_group(group.group_id, [records.current(group.group_id, members.away(member))])
         return reply
 
     def remove(self, group: LiveStreamsGroup, member_id: str) -> None:
@@ -422,7 +420,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         )
         if self._emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
-        self.manager.write(self.manager.partition_for(group_id), out)
+        self.manager.write_group(group_id, out)
         self.cancel_timers(group_id, member_id)
 
     # Describe
