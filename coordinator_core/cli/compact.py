@@ -20,7 +20,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
-from coordinator_core.cli.spark_app import run_spark_app
+from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import Document, compact_logs, finish_compaction, logs_to_compact
@@ -121,12 +121,7 @@ def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], rep
     """The same in a Spark application of its own process, which reports its own errors."""
     if replaying.on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage does not go with compaction")
-    command = ["--snapshot", *paths, "--output", output, "--now-ms", str(replaying.now_ms)]
-    if replaying.profile is not None:
-        profile = replaying.profile
-        command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
-    if replaying.on_damage is OnDamage.RECOVER:
-        command.append("--partial")
+    command = ["--snapshot", *paths, "--output", output, "--now-ms", str(replaying.now_ms), *replay_words(replaying)]
     for name, value in chosen.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:

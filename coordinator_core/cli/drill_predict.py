@@ -21,6 +21,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.source import (
+    already_replayed,
     found_beside,
     open_snapshot,
     refuse_other_rules,
@@ -173,7 +174,7 @@ def _logs(
         run = open_run(paths[0])
         run.refuse_other_rules()
         if options.profile is not None:
-            raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
+            raise already_replayed(run)
         options = replace(options, profile=profile_from_label(run.profile))
         # Offsets are only looked at beside another copy of them.
         copies, cluster = copies_of_run(run, offsets=bool(brokers)), run.manifest["cluster"]

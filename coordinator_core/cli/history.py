@@ -16,12 +16,11 @@ from coordinator_core.cli.source import (
     refuse_other_rules,
     warn_about_damage,
 )
-from coordinator_core.cli.spark_app import run_spark_app
+from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.log.reader import OnDamage
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.history_file import write_history
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -110,8 +109,4 @@ def _arguments(
         found += [f"--group={group}"]
     if offsets_retention_ms is not None:
         found += ["--offsets-retention-ms", str(offsets_retention_ms)]
-    if options.profile is not None:
-        found += ["--kafka-version", str(options.profile.release), "--coordinator", options.profile.coordinator]
-    if options.on_damage is not OnDamage.FAIL:
-        found.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
-    return found
+    return [*found, *replay_words(options)]

@@ -20,6 +20,9 @@ from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.runs.place import RunPlace
 
+DAMAGE_WORDS = {OnDamage.FAIL: (), OnDamage.RECOVER: ("--partial",), OnDamage.SALVAGE: ("--salvage",)}
+"""Options for a reaction to damage, which commands and applications have in the same words."""
+
 
 def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
     """Replay and publish in a Spark application of its own process; returns the summary it printed."""
@@ -30,13 +33,16 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
     command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
     if options.offsets_topic_num_partitions is not None:
         command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
-    if options.profile is not None:
-        profile = options.profile
-        command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
-    if options.on_damage is not OnDamage.FAIL:
-        command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
+    command += replay_words(options)
     cache = "" if options.fold_cache is None else options.fold_cache.directory
     return run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
+
+
+def replay_words(options: ReplayOptions) -> list[str]:
+    """Arguments of an application that say how it reads a log: by which rules, and its reaction to damage."""
+    profile = options.profile
+    rules = [] if profile is None else ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
+    return [*rules, *DAMAGE_WORDS[options.on_damage]]
 
 
 def run_spark_app(
@@ -47,7 +53,7 @@ def run_spark_app(
     *,
     done: Collection[int] = (ExitCode.CLEAN, ExitCode.FINDINGS),
 ) -> dict[str, Any]:
-    """Run ``spark_apps.<app>`` in a process of its own; the document that it printed.
+    """Run ``spark_apps.<app>`` in a process of its own; the document that it printed, in ASCII.
 
     Ends the command with the application's exit code when that is none of ``done``: it has said why.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator_core.cli.options import clock_ms
+from coordinator_core.cli.spark_app import DAMAGE_WORDS
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import RegroupError
 from coordinator_core.investigate.investigate import investigate, size_of
@@ -27,7 +28,6 @@ _REMOVALS_AND_RESETS = frozenset(
         "skipped-by-admin",
     }
 )
-_DAMAGE_WORDS = {OnDamage.FAIL: (), OnDamage.RECOVER: ("--partial",), OnDamage.SALVAGE: ("--salvage",)}
 _PLAINTEXT = "PLAINTEXT"
 
 
@@ -75,7 +75,7 @@ def log_words(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage
     rules = [] if profile is None else ["--kafka-version", str(profile.release)]
     if profile is not None and profile != profile_for_release(profile.release):
         rules += ["--coordinator", profile.coordinator]
-    return [*paths, *rules, *_DAMAGE_WORDS[on_damage]]
+    return [*paths, *rules, *DAMAGE_WORDS[on_damage]]
 
 
 def _cluster_words(servers: str, command_config: str | None) -> list[str]:
