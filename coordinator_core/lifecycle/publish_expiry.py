@@ -21,6 +21,7 @@ from coordinator_core import __version__, files, storage
 from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.runs.place import beside
 from coordinator_core.runs.read import Run
 
 TOMBSTONES_DIRECTORY = "_tombstones"
@@ -89,8 +90,7 @@ def publish_expiry(
         "regroup_version": __version__,
     }
     digest = hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()[:16]
-    parent, run_id = storage.split(run.path.rstrip("/"))
-    directory = storage.join(parent, TOMBSTONES_DIRECTORY, run_id, digest)
+    directory = beside(run.path, TOMBSTONES_DIRECTORY, digest)
     target = storage.join(directory, EXPIRY)
     if not storage.exists(target):
         buffer = io.BytesIO()

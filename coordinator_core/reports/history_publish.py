@@ -17,7 +17,7 @@ from coordinator_core import __version__, storage
 from coordinator_core.history.digest import PartDigest, table_digest
 from coordinator_core.history.table import HISTORY
 from coordinator_core.reports.history_file import parquet_pieces
-from coordinator_core.runs.place import HISTORY_DIRECTORY
+from coordinator_core.runs.place import HISTORY_DIRECTORY, beside
 from coordinator_core.runs.proof import FileProof
 from coordinator_core.runs.publish import versions
 from coordinator_core.runs.table_directory import TableDirectory, publish_file, staging_path
@@ -68,8 +68,7 @@ def _digested(first: pa.Table, others: Iterator[pa.Table], digest: PartDigest) -
 
 def place_beside(run_path: str) -> str:
     """Directory of the tables ``history`` of a run."""
-    window, run_id = storage.split(run_path.rstrip("/"))
-    return storage.join(window, HISTORY_DIRECTORY, run_id)
+    return beside(run_path, HISTORY_DIRECTORY)
 
 
 class HistoryWriter(TableDirectory):

@@ -111,15 +111,13 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
     return summary, found
 
 
-def require_same_inputs(facts: Facts, summary: Mapping[str, Any]) -> None:
-    """:class:`UsageError` unless the reconciliation with this summary is one of this run, run before and topics."""
-    for name, given in inputs_of(facts).items():
-        if name in ("run", "previous", "topics") and _decisive(given) != _decisive(summary[name]):
-            was = "none" if summary[name] is None else summary[name]["path"]
-            now = "none" if given is None else given["path"]
-            raise UsageError(
-                f"the findings are of other inputs: {name} was {was} and is {now}; evaluate the rules again"
-            )
+def require_same_runs(facts: Facts, summary: Mapping[str, Any]) -> None:
+    """:class:`UsageError` unless the reconciliation with this summary is one of this run and run before."""
+    given = inputs_of(facts)
+    for name in ("run", "previous"):
+        if _decisive(given[name]) != _decisive(summary[name]):
+            was, now = ("none" if entry is None else entry["path"] for entry in (summary[name], given[name]))
+            raise UsageError(f"the findings are of other runs: {name} was {was} and is {now}; evaluate the rules again")
 
 
 def _decisive(entry: Any) -> Any:

@@ -62,6 +62,12 @@ def check_component(what: str, name: str) -> None:
         raise UsageError(f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit")
 
 
+def beside(run_path: str, directory: str, *names: str) -> str:
+    """Path of what is kept about a run in ``directory`` of its window: ``<window>/<directory>/<run id>/<names>``."""
+    window, run_id = storage.split(run_path)
+    return storage.join(window, directory, run_id, *names)
+
+
 def new_run_id() -> str:
     """A name no other run has: time of day, for people, and random digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"

@@ -19,6 +19,7 @@ from coordinator_core.runs.place import (
     FINDINGS_DIRECTORY,
     PINS_DIRECTORY,
     RECONCILIATION,
+    beside,
     directories_of,
 )
 from coordinator_core.runs.publish import LATEST, MANIFEST
@@ -96,13 +97,13 @@ def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> 
 
 
 def _run(path: str, manifest: Entry) -> Removal:
-    return Removal("runs", _at_ms(manifest), (manifest.path, *_beside(path), path))
+    return Removal("runs", _at_ms(manifest), (manifest.path, *_about(path), path))
 
 
 def _remains(path: str) -> Removal | None:
     """A run without its manifest, of the time at which it was last written to; ``None`` when that is not known."""
     times = list(_written_ms(path))
-    return Removal("runs", max(times), (*_beside(path), path)) if times else None
+    return Removal("runs", max(times), (*_about(path), path)) if times else None
 
 
 def _written_ms(path: str) -> Iterator[int]:
@@ -114,11 +115,10 @@ def _written_ms(path: str) -> Iterator[int]:
             yield _at_ms(entry)
 
 
-def _beside(path: str) -> list[str]:
+def _about(path: str) -> list[str]:
     """Findings about a run, reports and the table ``history`` of it."""
-    window, run_id = storage.split(path)
-    beside = (storage.join(window, directory, run_id) for directory in BESIDE_DIRECTORIES)
-    return [other for other in beside if storage.stat(other) is not None]
+    others = (beside(path, directory) for directory in BESIDE_DIRECTORIES)
+    return [other for other in others if storage.stat(other) is not None]
 
 
 def _pin(entry: Entry) -> Removal:
@@ -145,8 +145,7 @@ def _pins(place: str) -> Iterator[Entry]:
 
 def _compared_with(run: str) -> Iterator[tuple[str, str]]:
     """Window and id of the runs that findings about ``run`` compare it with."""
-    window, run_id = storage.split(run)
-    findings = storage.join(window, FINDINGS_DIRECTORY, run_id)
+    findings = beside(run, FINDINGS_DIRECTORY)
     if storage.stat(findings) is None:
         return
     for directory in storage.list_directory(findings):

@@ -6,7 +6,7 @@ A note is ``<window>/_catalogs/<run id>/<catalogue>,<namespace>.json``. It names
 from __future__ import annotations
 
 from coordinator_core import files, storage
-from coordinator_core.runs.place import CATALOGS_DIRECTORY, check_component
+from coordinator_core.runs.place import CATALOGS_DIRECTORY, beside, check_component
 
 DEFAULT_NAMESPACE = "regroup"
 """Namespace of the tables in a catalogue, unless another one is asked for."""
@@ -17,14 +17,14 @@ Registry = tuple[str, str]
 
 def note_registration(run: str, catalog: str, namespace: str) -> None:
     """Note that the tables of ``namespace`` in ``catalog`` name files of the run at the path ``run``."""
-    directory = _directory(run)
+    directory = beside(run, CATALOGS_DIRECTORY)
     storage.make_directory(directory)
     files.write_json(_note(directory, catalog, namespace), {"catalog": catalog, "namespace": namespace})
 
 
 def forget_registration(run: str, catalog: str, namespace: str) -> None:
     """Remove the note; none there is fine."""
-    directory = _directory(run)
+    directory = beside(run, CATALOGS_DIRECTORY)
     storage.delete(_note(directory, catalog, namespace))
     if storage.stat(directory) is not None and not storage.list_directory(directory, missing_ok=True):
         storage.delete(directory)
@@ -32,7 +32,7 @@ def forget_registration(run: str, catalog: str, namespace: str) -> None:
 
 def is_registered(run: str, *, besides: Registry | None = None) -> bool:
     """Whether a catalogue, other than ``besides``, refers to files of the run."""
-    directory = _directory(run)
+    directory = beside(run, CATALOGS_DIRECTORY)
     if storage.stat(directory) is None:
         return False
     notes = {entry.path for entry in storage.list_directory(directory, missing_ok=True)}
@@ -43,11 +43,6 @@ def check_names(catalog: str, namespace: str) -> None:
     """``UsageError`` for names that no file can have."""
     check_component("catalog", catalog)
     check_component("namespace", namespace)
-
-
-def _directory(run: str) -> str:
-    window, run_id = storage.split(run)
-    return storage.join(window, CATALOGS_DIRECTORY, run_id)
 
 
 def _note(directory: str, catalog: str, namespace: str) -> str:

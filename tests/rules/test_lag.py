@@ -17,7 +17,7 @@ from coordinator_core.rules.figures import figures_of, figures_together
 from coordinator_core.rules.figures_publish import FIGURES_FILE, figure_files, publish_figures, read_figures
 from coordinator_core.rules.lag import Lag
 from coordinator_core.rules.parts import RunPart
-from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_inputs
+from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_runs
 from coordinator_core.rules.settings import Mute
 from tests.rules.logs import HEALTHY, TOPICS, Log, classic, commit, log_of, one, topic
 
@@ -73,23 +73,22 @@ def test_a_mute_is_over_behind_its_last_day(now_ms: int, is_over: bool) -> None:
     assert Mute("R44", "why", datetime.date(1970, 1, 1)).is_over(now_ms) is is_over
 
 
-def test_figures_are_those_of_the_findings_or_refused(tmp_path: Path) -> None:
-    """Rules may have been evaluated again, against another run or other topics, since."""
+def test_findings_of_other_runs_are_refused(tmp_path: Path) -> None:
+    """Rules may have been evaluated again, against another run, since."""
     log = one(*HEALTHY, topics=TOPICS, previous=one(*HEALTHY))
     facts = log.facts(tmp_path / "then")
     directory = publish_findings(facts, evaluate(facts))
     summary, _ = read_reconciliation(directory)
-    require_same_inputs(facts, summary)
+    require_same_runs(facts, summary)
     elsewhere = replace(log, previous=one(*HEALTHY, commit("h"))).facts(tmp_path / "later")
     assert elsewhere.previous is not None
     for other, name in (
         (Facts(facts.run, facts.topics, elsewhere.previous), "previous"),
         (Facts(facts.run, facts.topics, None), "previous"),
-        (Facts(facts.run, None, facts.previous), "topics"),
         (Facts(elsewhere.previous.run, facts.topics, facts.previous), "run"),
     ):
-        with pytest.raises(UsageError, match=f"the findings are of other inputs: {name} was "):
-            require_same_inputs(other, summary)
+        with pytest.raises(UsageError, match=f"the findings are of other runs: {name} was "):
+            require_same_runs(other, summary)
 
 
 def test_other_findings_have_another_place(tmp_path: Path) -> None:
