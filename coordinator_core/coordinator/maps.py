@@ -232,6 +232,11 @@ def hash_set_order(keys: Collection[int]) -> list[int]:
     return list(entries)
 
 
+def java_set_order(keys: Iterable[K]) -> list[K]:
+    """Order of a ``HashSet`` to which ``keys`` are added one by one."""
+    return list(JavaHashMap((key, None) for key in keys))
+
+
 def scala_map_order(keys: Iterable[K]) -> list[K]:
     """Order of an immutable Scala ``Map`` built from ``keys``: as given up to four, then that of its trie."""
     distinct = list(dict.fromkeys(keys))

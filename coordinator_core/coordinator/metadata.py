@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_core.coordinator.maps import TopicId
+from coordinator_core.coordinator.maps import TopicId, java_set_order
 
 MOST_PARTITIONS = 100_000
 """Partitions that all topics of a simulated cluster have at most, and its offsets topic."""
@@ -33,6 +33,11 @@ class MetadataImage:
 
     def by_id(self, topic_id: str) -> Topic | None:
         return next((topic for topic in self._by_name.values() if topic.topic_id == topic_id), None)
+
+    def topic_ids(self, names: Iterable[str]) -> tuple[TopicId, ...]:
+        """Ids of those of these topics that exist, in the order of Kafka's set of their names."""
+        found = map(self.topic, java_set_order(sorted(names)))
+        return tuple(topic.topic_id for topic in found if topic is not None)
 
     def has_partition(self, name: str, partition: int) -> bool:
         topic = self._by_name.get(name)

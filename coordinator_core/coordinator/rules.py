@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from coordinator_core.coordinator.maps import JavaHashMap, ScalaHashMap, scala_trie_order
+from coordinator_core.coordinator.maps import JavaHashMap, ScalaHashMap, java_set_order, scala_trie_order
 from coordinator_core.releases import profile_for_release
 from coordinator_core.releases.requests import RequestRules
 
@@ -29,7 +29,7 @@ class ReleaseRules(RequestRules):
 
     def vote_order(self, votes: Iterable[str]) -> list[str]:
         """Order in which protocols with equally many votes are tried; the first wins."""
-        return scala_trie_order(votes) if self.scala_maps else list(JavaHashMap((v, None) for v in votes))
+        return scala_trie_order(votes) if self.scala_maps else java_set_order(votes)
 
 
 SCALA = ReleaseRules.of("3.9.2", "classic")

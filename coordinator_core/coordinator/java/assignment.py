@@ -191,17 +191,15 @@ class Assignments:
         return group_epoch, assignment.get(updated.member_id, {})
 
     def _spec(self, group: LiveConsumerGroup, member: ConsumerMember, target: Partitions) -> Spec:
-        return Spec(tuple(self.topic_ids(group, member)), member.instance_id, target)
+        return Spec(self.topic_ids(group, member), member.instance_id, target)
 
-    def topic_ids(self, group: LiveConsumerGroup, member: ConsumerMember) -> list[TopicId]:
+    def topic_ids(self, group: LiveConsumerGroup, member: ConsumerMember) -> tuple[TopicId, ...]:
         """Ids of the existing topics that a member subscribes to, by name or regex."""
         topics = set(member.subscribed_topics)
         resolved = group.regexes.get(member.subscribed_regex or "")
         if resolved is not None:
             topics.update(resolved.topics)
-        image = self._metadata()
-        found = (image.topic(name) for name in JavaHashMap((name, None) for name in sorted(topics)))
-        return [topic.topic_id for topic in found if topic is not None]
+        return self._metadata().topic_ids(topics)
 
     # Reconciliation
 

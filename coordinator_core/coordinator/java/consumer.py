@@ -31,7 +31,7 @@ from coordinator_core.coordinator.java.modern_group import (
 )
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, java_set_order
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
@@ -258,7 +258,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
             member_epoch=member.member_epoch,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
+            subscribed_topic_names=tuple(java_set_order(sorted(member.subscribed_topics))),
             subscribed_topic_regex=member.subscribed_regex or "",
             assignment=described(self.metadata(), owned),
             target_assignment=described(self.metadata(), target),

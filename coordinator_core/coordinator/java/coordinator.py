@@ -18,7 +18,7 @@ from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.java.streams import StreamsGroups
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.log import OffsetsLog, Record
-from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.maps import java_set_order
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
@@ -252,7 +252,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             empty = [one.group_id for one in groups if isinstance(one, LiveShareGroup) and one.is_empty]
             self.share_offsets.delete_all(empty)
             # They go through a HashSet on the way, whose order is that of the records.
-            results |= self._delete(partition, list(JavaHashMap((one, None) for one in together)))
+            results |= self._delete(partition, java_set_order(together))
         return replies.DeleteGroupsReply(
             tuple(replies.DeletedGroup(group_id, results[group_id]) for group_id in group_ids)
         )

@@ -24,7 +24,7 @@ from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.java.simple import ShareSpec, assign_simple
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, java_set_order
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
@@ -150,10 +150,11 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         interval_ms = self.settings.group_share_assignment_interval_ms
         if group.assignment_epoch >= group_epoch or not group.may_assign(interval_ms, self.now_ms):
             return group.assignment_epoch, group.target(updated.member_id)
+        topic_ids = self.metadata().topic_ids
         specs: dict[str, ShareSpec] = JavaHashMap()
         for member_id, one in group.members.items():
-            specs[member_id] = ShareSpec(self._topic_ids(one), group.target(member_id))
-        specs[updated.member_id] = ShareSpec(self._topic_ids(updated), group.target(updated.member_id))
+            specs[member_id] = ShareSpec(topic_ids(one.subscribed_topics), group.target(member_id))
+        specs[updated.member_id] = ShareSpec(topic_ids(updated.subscribed_topics), group.target(updated.member_id))
         counts = group.subscriptions([member], updated)
         assignment = assign_simple(
             specs,
@@ -167,15 +168,9 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
         out.append(records.target_metadata(group.group_id, group_epoch, self.now_ms))
         return group_epoch, assignment.get(updated.member_id, {})
 
-    def _topic_ids(self, member: ShareMember) -> tuple[TopicId, ...]:
-        """Ids of the existing topics that a member subscribes to, in the order of Kafka's set of their names."""
-        image = self.metadata()
-        names = JavaHashMap((name, None) for name in sorted(set(member.subscribed_topics)))
-        return tuple(topic.topic_id for topic in map(image.topic, names) if topic is not None)
-
     def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions) -> ShareMember:
         """The member with its target: share-partitions need no release by others (``ShareGroupAssignmentBuilder``)."""
-        topic_ids = self._topic_ids(member)
+        topic_ids = self.metadata().topic_ids(member.subscribed_topics)
         assigned = {str(one): tuple(sorted(found)) for one, found in target.items() if one in topic_ids}
         if member.member_epoch == target_epoch:
             return replace(member, assigned=assigned)
@@ -221,7 +216,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
             member_epoch=member.member_epoch,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
+            subscribed_topic_names=tuple(java_set_order(sorted(member.subscribed_topics))),
             assignment=described(self.metadata(), member.assigned),
         )
 

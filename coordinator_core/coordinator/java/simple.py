@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from coordinator_core.coordinator.java.group_spec import Assignment
-from coordinator_core.coordinator.maps import JavaHashMap, Partitions, SharePartition, TopicId, capacity_for
+from coordinator_core.coordinator.maps import (
+    JavaHashMap,
+    Partitions,
+    SharePartition,
+    TopicId,
+    capacity_for,
+    java_set_order,
+)
 
 P = TypeVar("P")
 
@@ -92,7 +99,7 @@ def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iter
         holders.compute_if_absent(one, JavaHashMap)
     for index, partitions in old.items():
         had = [one for one in partitions if one in wanted]
-        ordered = list(JavaHashMap((one, None) for one in had))
+        ordered = java_set_order(had)
         new[index] = ordered[max(0, len(ordered) - quotas[index]) :]
         for one in had:
             holders[one][index] = None

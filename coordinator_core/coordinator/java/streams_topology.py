@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, java_set_order
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.record_data import StreamsTopology, Subtopology, TopicInfo
 from coordinator_core.coordinator.replies import DescribedSubtopology, DescribedTopology, Status
@@ -80,7 +80,7 @@ def required_topics(topology: StreamsTopology) -> list[str]:
         for one in by_id(topology).values()
         for name in (*inputs(one), *(topic.name for topic in one.state_changelog_topics))
     )
-    return list(JavaHashMap((name, None) for name in names))
+    return java_set_order(names)
 
 
 class _MisfitError(Exception):

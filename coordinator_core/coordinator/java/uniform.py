@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 
 from coordinator_core.coordinator.java.group_spec import Assignment, GroupSpec
-from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId, hash_set_order
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId, hash_set_order, java_set_order
 
 _MAX_ITERATIONS = 16
 
@@ -25,7 +25,7 @@ def assign_uniform(group: GroupSpec) -> Assignment:
 def _assign_homogeneous(group: GroupSpec) -> Assignment:
     """Equally many partitions for all; a member with too many gives up the last ones, in the order of the map."""
     first = next(iter(group.members.values()))
-    topic_ids = list(JavaHashMap((topic_id, None) for topic_id in first.topic_ids))
+    topic_ids = java_set_order(first.topic_ids)
     if not topic_ids:
         return {}
     unassigned = [
