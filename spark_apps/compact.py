@@ -12,22 +12,20 @@ all workers see under the same path, or a URI.
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.errors import Damage, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
 from spark_apps.arguments import add_rules, parse, whole
-from spark_apps.exits import App
+from spark_apps.exits import App, tell
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,8 +38,6 @@ PROGRAM = "regroup-compact"
 MAX_PARTITION_BYTES = 192 << 20
 """Partitions of more are compacted in parts: a task takes four times as much where no record is dead."""
 
-T = TypeVar("T")
-R = TypeVar("R")
 _CHOSEN = (
     *("expire", "offsets_retention_ms", "delete_retention_ms", "renumber", "message_format"),
     *("codec", "offsets_partitions", "segment_bytes"),
@@ -123,7 +119,7 @@ def execute(arguments: argparse.Namespace) -> None:
                 began=began,
                 plan_sha256=planned.digest if planned else None,
             )
-    print(json.dumps(document), flush=True)
+    tell(document)
     session.close()
 
 
@@ -173,21 +169,20 @@ def compact_all(
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact_parts import compact_in_parts, is_for_parts
     from coordinator_core.runs.table_directory import staging_path
-    from spark_apps.engine import in_tasks
+    from spark_apps.engine import answers_of_tasks, in_tasks
+    from spark_apps.tasks import taken
 
     storage.make_directory(staging_path(target))
 
-    def run(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        return [outcome.taken() for outcome in in_tasks(context, partial(attempt, function), items)]
-
+    run = partial(in_tasks, context)
     giants = [log for log in logs if log.size > bytes_per_task and is_for_parts(options)]
     # The largest first, so that none is left alone in the end.
     others = sorted((log for log in logs if log not in giants), key=attrgetter("size"), reverse=True)
     one = partial(compact_one, target=target, options=options)
     items = [(log, pinned.get(log.offsets_partition, ())) for log in others]
-    outcomes = in_tasks(context, partial(attempt, one), items)
-    by_partition = dict(zip([log.offsets_partition for log in others], outcomes, strict=True))
-    reports = {number: outcome.taken() for number, outcome in sorted(by_partition.items())}
+    answers = answers_of_tasks(context, one, items)
+    by_partition = dict(zip([log.offsets_partition for log in others], answers, strict=True))
+    reports = {number: taken(by_partition[number]) for number in sorted(by_partition)}
     for log in giants:
         run(check_pinned, [[segment] for segment in pinned.get(log.offsets_partition, ())])
         reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes)
@@ -218,37 +213,6 @@ def compact_one(item: Item, *, target: str, options: CompactionOptions) -> Compa
     report = compact_partition(log, storage.local_path(attempt), options)
     adopt(attempt, target, log.offsets_partition)
     return report
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[R]):
-    """What a task made, or the error that ends the app: of an exception Spark would keep only the text."""
-
-    made: R | None = None
-    damage: Damage | None = None
-    failure: str | None = None
-
-    def taken(self) -> R:
-        """The result; raises the error."""
-        from coordinator_core.lifecycle.compact_proof import ProofFailedError
-
-        if self.damage is not None:
-            raise DamagedInputError(self.damage)
-        if self.failure is not None:
-            raise ProofFailedError(self.failure)
-        return cast(R, self.made)
-
-
-def attempt(function: Callable[[T], R], item: T) -> Outcome[R]:
-    """``function`` of ``item``, in a worker."""
-    from coordinator_core.lifecycle.compact_proof import ProofFailedError
-
-    try:
-        return Outcome(function(item))
-    except DamagedInputError as error:
-        return Outcome(damage=error.damage)
-    except ProofFailedError as error:
-        return Outcome(failure=str(error))
 
 
 APP = App(PROGRAM, parse_arguments, execute)

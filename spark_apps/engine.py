@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.errors import Damage, DamagedInputError, RegroupError
 from coordinator_core.fold.pin import Pin, snapshot_of
 from coordinator_core.fold.tasks import fold_tasks, packed
 from coordinator_core.log.reader import OnDamage
@@ -169,7 +169,15 @@ def _size(folds: Sequence[StagedFold]) -> int:
 
 
 def in_tasks(context: SparkContext, function: Callable[[T], A], items: Sequence[T]) -> list[A]:
-    """``function`` of each item, in a Spark task each. Tasks start in the order of the items."""
+    """``function`` of each item, in a Spark task each. Tasks start in the order of the items.
+
+    Raises the error of the first item that has one.
+    """
+    return [tasks.taken(answer) for answer in answers_of_tasks(context, function, items)]
+
+
+def answers_of_tasks(context: SparkContext, function: Callable[[T], A], items: Sequence[T]) -> list[A | RegroupError]:
+    """The same; errors are answers."""
     if not items:
         return []
-    return context.parallelize(items, len(items)).map(partial(tasks.lightly, function)).collect()
+    return context.parallelize(items, len(items)).map(partial(tasks.attempted, function)).collect()

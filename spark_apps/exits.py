@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from coordinator_core import files
+from coordinator_core import files, storage
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
@@ -65,6 +66,15 @@ class App:
             what = f"{type(error).__name__}: {last_line(error)}"
             return ExitCode.INTERNAL, f"{self.program}: internal error: {visible(what)}"
         return ExitCode.CLEAN, ""
+
+
+def tell(document: Mapping[str, Any], path: str | None = None) -> None:
+    """Print the document of an app, as one line of ASCII, which no name in it can split; and write it to ``path``."""
+    line = json.dumps(document)
+    if path is not None:
+        storage.make_directory(storage.split(path)[0])
+        storage.write_atomic(path, line.encode())
+    print(line, flush=True)
 
 
 def last_line(error: Exception) -> str:

@@ -10,14 +10,13 @@ of the bytes that were read.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from spark_apps.arguments import add_rules, parse, whole
-from spark_apps.exits import App
+from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-forecast"
 
@@ -86,7 +85,7 @@ def execute(arguments: argparse.Namespace) -> None:
                 "partial": arguments.partial,
             },
         )
-    print(json.dumps(document), flush=True)
+    tell(document)
     session.close()
 
 

@@ -9,16 +9,14 @@ Prints the output of ``python -m expectations RUN --format json``, as one line. 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator_core.errors import UsageError
 from coordinator_core.process.plain import PLAIN
 from spark_apps.arguments import parse
-from spark_apps.exits import App
+from spark_apps.exits import App, tell
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -42,7 +40,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Evaluate and print; a gate that is not passed is no error of the app."""
-    from coordinator_core import storage
     from coordinator_core.runs.read import open_run
     from expectations.gate import evaluate
     from spark_apps.session import Session
@@ -56,25 +53,16 @@ def execute(arguments: argparse.Namespace) -> None:
     finally:
         del session.context.environment[PLAIN]
         session.stop()
-    told = json.dumps({**result.as_dict(), "data_docs": arguments.data_docs})
-    if arguments.result is not None:
-        storage.make_directory(storage.split(arguments.result)[0])
-        storage.write_atomic(arguments.result, told.encode())
-    print(told, flush=True)
+    tell({**result.as_dict(), "data_docs": arguments.data_docs}, arguments.result)
     session.close()
 
 
 def answers(context: SparkContext, question: Question) -> Iterable[Answers]:
     """Answers of all parts, each of a task."""
+    from expectations.gate import evaluate_part
     from spark_apps.engine import in_tasks
 
-    parts = parts_of(question.run, context.defaultParallelism)
-    found: list[Answers] = []
-    for answer in in_tasks(context, partial(answer_part, question), parts):
-        if isinstance(answer, UsageError):
-            raise answer
-        found.append(answer)
-    return found
+    return in_tasks(context, partial(evaluate_part, question), parts_of(question.run, context.defaultParallelism))
 
 
 def parts_of(run: Run, count: int) -> list[Part]:
@@ -85,23 +73,12 @@ def parts_of(run: Run, count: int) -> list[Part]:
     from coordinator_core.fold.tasks import packed
     from expectations.frames import Part
 
-    sizes = {int(name): 1 for name in run.manifest["cut"]}
-    for entry in run.manifest["inputs"]:
-        sizes[entry["offsets_partition"]] += entry["bytes"]
+    sizes = run.log_bytes
+    sizes.update(map(int, run.manifest["cut"]))
     numbers = sorted(sizes)
     runs = packed([sizes[number] for number in numbers], -(-sum(sizes.values()) // count))
     of = {number: at for at, part in enumerate(runs) for number in numbers[part.start : part.stop]}
     return [Part(at, of) for at in range(max(1, len(runs)))]
-
-
-def answer_part(question: Question, part: Part) -> Answers | UsageError:
-    """Answers of a part, in a worker."""
-    from expectations.gate import evaluate_part
-
-    try:
-        return evaluate_part(question, part)
-    except UsageError as error:
-        return error
 
 
 def for_pandas() -> str:

@@ -10,12 +10,11 @@ Publishes the findings, and beside them the figures that the report of the run n
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from spark_apps.arguments import parse
-from spark_apps.exits import App
+from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-reconcile"
 
@@ -44,7 +43,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
-    from coordinator_core import storage
     from coordinator_core.rules.figures_publish import publish_figures
     from coordinator_core.rules.inputs import Inputs
     from coordinator_core.rules.publish import publish_findings, summary_of
@@ -69,11 +67,7 @@ def execute(arguments: argparse.Namespace) -> None:
         session.stop()
     directory = publish_findings(facts, found)
     publish_figures(figures, directory)
-    told = json.dumps({"findings": directory, **summary_of(facts, found)})
-    if arguments.result is not None:
-        storage.make_directory(storage.split(arguments.result)[0])
-        storage.write_atomic(arguments.result, told.encode())
-    print(told, flush=True)
+    tell({"findings": directory, **summary_of(facts, found)}, arguments.result)
     session.close()
 
 

@@ -9,14 +9,13 @@ Prints the summary of the run as one line of JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from spark_apps.arguments import add_damage, add_rules, parse, whole
-from spark_apps.exits import App
+from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-replay"
 
@@ -85,7 +84,7 @@ def execute(arguments: argparse.Namespace) -> None:
         session.stop()
     latest = not arguments.no_latest and promote(place, manifest)
     told = summary(manifest, path=place.path, latest=latest)
-    print(json.dumps(told), flush=True)
+    tell(told)
     session.close()
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator_core.errors import RegroupError
 from coordinator_core.fold.tasks import packed
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_parts, reconciled
@@ -31,8 +30,6 @@ def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliat
     hits: list[Hits] = []
     figures: list[Figures] = []
     for answer in in_tasks(context, partial(look_at_part, inputs=inputs), parts):
-        if isinstance(answer, RegroupError):
-            raise answer
         hits += answer.hits
         figures += [] if answer.figures is None else [answer.figures]
     return facts, reconciled(facts, chosen, hits, inputs.settings), figures_together(figures)
@@ -42,16 +39,13 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
     """The offsets partitions of both runs, in parts of about equal bytes of log: as many as ``tasks``, or more where
     a log is walked over, whose history a task holds in memory.
     """
-    sizes: dict[int, int] = {}
-    for run in (inputs.run, inputs.against):
-        if run is not None:
-            sizes |= {int(name): sizes.get(int(name), 1) for name in run.manifest["cut"]}
-    for entry in inputs.run.manifest["inputs"]:
-        sizes[entry["offsets_partition"]] = sizes.get(entry["offsets_partition"], 1) + entry["bytes"]
+    sizes = inputs.run.log_bytes
+    runs = [inputs.run] if inputs.against is None else [inputs.run, inputs.against]
+    sizes.update({int(name) for run in runs for name in run.manifest["cut"]})
     numbers = sorted(sizes)
     share = -(-sum(sizes.values()) // tasks)
-    runs = packed([sizes[number] for number in numbers], min(share, FOUND_LOG_BYTES) if inputs.log else share)
-    return [frozenset(numbers[run.start : run.stop]) for run in runs] or [frozenset()]
+    parts = packed([sizes[number] for number in numbers], min(share, FOUND_LOG_BYTES) if inputs.log else share)
+    return [frozenset(numbers[part.start : part.stop]) for part in parts] or [frozenset()]
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,10 @@ class Found:
     figures: Figures | None
 
 
-def look_at_part(part: Part, inputs: Inputs) -> Found | RegroupError:
-    """Results of a part, in a worker. An error is returned: Spark would repeat the task, and keep only the text."""
-    try:
-        facts = inputs.facts(part)
-        rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
-        if part is None:
-            return Found(find(facts, rules, inputs.settings, is_all=True), None)
-        return Found(find_in_parts(facts, rules, inputs.settings, is_all=False), figures_of(facts))
-    except RegroupError as error:
-        return error
+def look_at_part(part: Part, inputs: Inputs) -> Found:
+    """Results of a part, in a worker."""
+    facts = inputs.facts(part)
+    rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
+    if part is None:
+        return Found(find(facts, rules, inputs.settings, is_all=True), None)
+    return Found(find_in_parts(facts, rules, inputs.settings, is_all=False), figures_of(facts))

@@ -20,7 +20,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.rules import FoldRules
@@ -114,10 +114,25 @@ class MergeTask(ABC, Generic[F, W]):
         """The taker of a task, whose first offsets partition this is."""
 
 
-def lightly(function: Callable[[T], A], item: T) -> A:
-    """``function`` of ``item`` in a worker, which nothing here has started unless the master is local."""
+def attempted(function: Callable[[T], A], item: T) -> A | RegroupError:
+    """``function`` of ``item`` in a worker, which nothing here has started unless the master is local.
+
+    An error that would come again is an answer: of an exception Spark would repeat the task, and keep only the text.
+    """
     _prepare()
-    return function(item)
+    try:
+        return function(item)
+    except RegroupError as error:
+        if error.exit_code == ExitCode.INTERNAL:
+            raise
+        return error
+
+
+def taken(answer: A | RegroupError) -> A:
+    """The answer of a task; raises the error that it is."""
+    if isinstance(answer, RegroupError):
+        raise answer
+    return answer
 
 
 @cache

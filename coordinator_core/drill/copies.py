@@ -124,10 +124,7 @@ def copies_of_snapshot(
 
 def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     """The copies that a published run replayed, with their committed offsets or without."""
-    sizes: dict[int, int] = {}
-    for entry in run.manifest["inputs"]:
-        partition = entry["offsets_partition"]
-        sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
+    sizes = run.log_bytes
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
     stored: Counter[int] = Counter()

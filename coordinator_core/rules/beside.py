@@ -6,7 +6,6 @@ names the logs that it was made of.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -83,9 +82,7 @@ def beside_run(run: Run) -> Beside:
     change = [0 if size is None else size.size - int(entry["bytes"]) for size, entry in zip(sizes, inputs, strict=True)]
     if min(change) < 0:
         return Beside(notes=("the log that the run was made of has been rewritten since",))
-    partitions: Counter[int] = Counter()
-    for entry in inputs:
-        partitions[entry["offsets_partition"]] += int(entry["bytes"])
+    partitions = run.log_bytes
     found = Beside(log=sources, log_bytes=partitions.total(), partition_bytes=max(partitions.values()))
     if max(change) > 0:
         notes = ("the log has grown since the run was made: the files beside it are of another time",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -141,6 +142,14 @@ class Run:
         if read != listed:
             path = next((path for path, _ in self.parquet_files(name)), storage.join(self.path, name))
             raise impossible_row(path, None, f"table {name} has {read} rows, its manifest says {listed}")
+
+    @property
+    def log_bytes(self) -> Counter[int]:
+        """Bytes of the log that the run was made of, by offsets partition."""
+        found: Counter[int] = Counter()
+        for entry in self.manifest["inputs"]:
+            found[entry["offsets_partition"]] += int(entry["bytes"])
+        return found
 
     def table_bytes(self, name: str) -> int:
         """Bytes of the files of a table."""
