@@ -91,7 +91,8 @@ class StoredShard:
 
     @property
     def rest_path(self) -> str:
-        return f"{self.offsets.path}.rest"
+        parent, name = storage.split(self.offsets.path)
+        return storage.join(parent, f"{name}.rest")
 
     def read(self, profile: Profile) -> MergedShard:
         """The shard; its offsets stay in their file. ``profile`` is that of the merge."""
