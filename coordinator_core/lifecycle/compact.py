@@ -213,7 +213,7 @@ class CompactionOptions:
 def compact_partition(
     log: PartitionLog, target: Path, options: CompactionOptions, *, workers: int = 1
 ) -> CompactionReport:
-    """Compact ``log`` into its directory below ``target``, which nobody reads yet, and prove it.
+    """Compact ``log`` into its directory below ``target``, which is there and nobody reads yet, and prove it.
 
     Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; the output so far is worth
     nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +29,11 @@ def adopt(attempt: str, target: str, offsets_partition: int) -> None:
     has put its own there: all write the same bytes."""
     source, place = (storage.join(path, partition_directory_name(offsets_partition)) for path in (attempt, target))
     if not storage.is_local(target):
-        for entry in storage.list_directory(source, missing_ok=True):
+        written = storage.list_directory(source, missing_ok=True)
+        if not written and not storage.exists(place):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        storage.make_directory(place, parents=False)
+        for entry in written:
             files.move(entry.path, storage.join(place, entry.name))
         return
     try:
@@ -48,7 +53,10 @@ def base_offset(scan: LogScan) -> int:
 def write_segments(
     offsets_partition: int, target: Path, first_offset: int, segment_bytes: int, write: Callable[[Sink], T]
 ) -> tuple[T, PartitionLog]:
-    """What ``write`` gives to its sink, as the segments of a directory below ``target``; what was there is gone."""
+    """What ``write`` gives to its sink, as the segments of a directory below ``target``; what was there is gone.
+
+    ``target`` is not made: a task that comes late must not make it again.
+    """
     directory = target / partition_directory_name(offsets_partition)
     if directory.exists():
         shutil.rmtree(directory)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -121,9 +122,13 @@ def is_for_parts(options: CompactionOptions) -> bool:
 
 @dataclass(frozen=True)
 class _Log:
-    """A log with its newest records in files. ``scans`` have its segments, some each; ``scan`` has all."""
+    """A log with its newest records in files. ``scans`` have its segments, some each; ``scan`` has all.
+
+    ``bounds`` are the record offsets at which the parts begin.
+    """
 
     scans: Sequence[LogScan]
+    bounds: Int64s
     scan: LogScan
     facts: TransactionFacts
     end_offset: int
@@ -134,6 +139,22 @@ class _Log:
         buckets = self.shares[number]
         unkeyed = tuple(file.unkeyed for file in self.newest) if number == 0 else ()
         return _Share(tuple(file.of_buckets(buckets) for file in self.newest), unkeyed)
+
+
+def _bounds_of(scans: Sequence[LogScan]) -> Int64s:
+    """Record offsets at which the parts begin: behind the last batch of those before.
+
+    The name of a segment may be higher: a wrapper of an old format has the offset of its last record, and so has a
+    segment that begins with it.
+    """
+    ends = [scan.log_end_offset if scan.batches else 0 for scan in scans[:-1]]
+    return np.maximum.accumulate(np.array([0, *ends], np.int64))
+
+
+def _by_part(offsets: Int64s, bounds: Int64s) -> list[slice]:
+    """Which of ``offsets``, ascending, are in each of the parts that begin at ``bounds``."""
+    cuts = [*np.searchsorted(offsets, bounds).tolist(), len(offsets)]
+    return [slice(first, stop) for first, stop in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
@@ -198,20 +219,21 @@ class _InParts:
     def _read(self, log: PartitionLog) -> _Log:
         """Scan a log and find its newest records."""
         scans = self._run(partial(scan_ranges, replace(log, segments=())), self._tasks.parts_of(log))
-        scan = join_scans(log, scans)
+        scan, bounds = join_scans(log, scans), _bounds_of(scans)
         facts = transaction_facts(scan, self._options.rules)
         end_offset = facts.end_of_compaction(self._options.rules)
         store = partial(_store_newest, end_offset=end_offset, directory=self._target)
-        newest = self._run(store, [(part, facts.aborted) for part in scans])
+        aborted = [facts.aborted[own] for own in _by_part(facts.aborted, bounds)]
+        newest = self._run(store, list(zip(scans, aborted, strict=True)))
         sizes = [sum(file.of_buckets(range(bucket, bucket + 1)).size for file in newest) for bucket in range(BUCKETS)]
-        return _Log(scans, scan, facts, end_offset, newest, packed(sizes, self._tasks.sizes.newest))
+        return _Log(scans, bounds, scan, facts, end_offset, newest, packed(sizes, self._tasks.sizes.newest))
 
     def _survivors(self, log: _Log, extra: Extra) -> list[_Survivors]:
         find = partial(
             _find_survivors,
             rules=self._options.rules,
             extra=extra,
-            bounds=np.array([scan.segments[0].segment.base_offset for scan in log.scans][1:], np.int64),
+            bounds=log.bounds,
             batches=cleanable(log.scan, log.end_offset),
             directory=self._target,
         )
@@ -223,13 +245,9 @@ class _InParts:
         actions = batch_actions(log.scan, log.facts, is_left, self._options.rules, log.end_offset)
         facts = replace(log.facts, aborted=log.facts.aborted[:0], last_of_producer=frozenset())
         nothing, plans = read_survivors(()), []
-        for number, scan in enumerate(log.scans):
-            first = 0 if number == 0 else scan.segments[0].segment.base_offset
-            later = log.scans[number + 1 : number + 2]
-            stop = later[0].segments[0].segment.base_offset if later else np.iinfo(np.int64).max
-            own = actions[(first <= actions["base_offset"]) & (actions["base_offset"] < stop)]
+        for number, (scan, own) in enumerate(zip(log.scans, _by_part(actions["base_offset"], log.bounds), strict=True)):
             places = tuple(part.file.between(number) for part in stays)
-            plan = CompactionPlan(scan, self._options.rules, facts, log.end_offset, frozenset(), nothing, own)
+            plan = CompactionPlan(scan, self._options.rules, facts, log.end_offset, frozenset(), nothing, actions[own])
             plans.append((plan, places))
         return plans
 
@@ -273,15 +291,16 @@ class _InParts:
         with_producers = has_producers(self._input.scan)
         known = key_types if self.end_offset == self._input.scan.log_end_offset else None
         profiles = proof_profiles(self._options.profile, known, with_producers=with_producers)
+        self._main = profiles[0][0]
         for rules, members in commit_classes(profiles, with_producers=with_producers).items():
             # Every CRC was checked by the scan.
             folds = self._tasks.folds(self._log, rules, check_crc=False)
             versions = frozenset().union(*(fold.versions for fold in folds))
-            main = self._options.profile
-            able = [alike for alike in members if alike[0] == main or reads_commits(alike[0], versions)]
+            able = [alike for alike in members if alike[0] == self._main or reads_commits(alike[0], versions)]
             if able:
                 self._classes[rules] = able
                 self._before[rules] = self._tasks.cut(folds, self._tasks.shards_for(folds))
+        assert self._classes, "the profile that the log is compacted for is always compared"
 
     def differences(self) -> list[Difference]:
         found: list[Difference] = []
@@ -294,7 +313,7 @@ class _InParts:
             compare = partial(
                 _compare_shard,
                 members=members,
-                main=self._options.profile,
+                main=self._main,
                 offsets_partition=self.offsets_partition,
                 allowances=(standing_allowance(self._log.size), standing_allowance(self._result.size)),
                 directory=self._target,
@@ -353,7 +372,7 @@ def _find_survivors(
     newest = _newest_of(share)
     stays = survivors(newest, rules, extra)
     is_left = stays.are_in(batches)
-    file = store_survivors(stays, np.append(0, bounds), message_path(directory, "survivors"))
+    file = store_survivors(stays, bounds, message_path(directory, "survivors"))
     return _Survivors(file, is_left, frozenset(newest.key_types().tolist()))
 
 
@@ -372,10 +391,9 @@ def _rewritten(part: Part, sink: Sink, output: OutputFormat) -> WrittenLog:
 
 def _write(part: Part, output: OutputFormat, directory: str) -> _Written:
     """Write the batches that stay to one file, and the rows about them to another."""
-    path = message_path(directory, "batches")
-    rows_path = f"{path}.rows"
+    path, rows_path = message_path(directory, "batches"), message_path(directory, "rows")
     system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as data, system.open_output_stream(f"{inner}.rows") as rows:
+    with system.open_output_stream(inner) as data, system.open_output_stream(storage.filesystem(rows_path)[1]) as rows:
         written = _rewritten(part, _FileSink(data, rows), output)
         size = data.tell()
     place = FileRange(path, 0, size)
@@ -413,7 +431,8 @@ def _join(
 ) -> tuple[str, tuple[ProvedSegment, ...]]:
     """Cut what was written into the segments of the output, in a directory that no other attempt writes; its path."""
     attempt = message_path(target, "joined")
-    storage.make_directory(attempt)
+    # Without parents: an attempt that comes late must not make the staging directory again in what is published.
+    storage.make_directory(attempt, parents=False)
 
     def write(sink: Sink) -> None:
         for part in written:

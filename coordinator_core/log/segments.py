@@ -37,7 +37,11 @@ def leader_epoch_text(epochs: Sequence[tuple[int, int]]) -> str:
 
 class SegmentWriter:
     """Writes batches, in offset order, into segments of at most ``segment_bytes`` (more for one larger
-    batch)."""
+    batch).
+
+    Makes ``directory``, whose parent must be there. The first segment is named ``base_offset`` unless its first batch
+    is too far behind that.
+    """
 
     def __init__(self, directory: Path, offsets_partition: int, base_offset: int, *, segment_bytes: int) -> None:
         self._directory = directory
@@ -47,7 +51,7 @@ class SegmentWriter:
         self._base_offset = base_offset
         self._size = 0
         self._file: BinaryIO | None = None
-        directory.mkdir(parents=True)
+        directory.mkdir()
 
     def write(self, data: memoryview, base_offset: int, last_offset: int) -> None:
         """Append one or more whole batches that belong into the same segment."""
@@ -57,6 +61,8 @@ class SegmentWriter:
         if self._file is None:
             # Records of an old format may lie below the name of their segment: their wrapper has the last one's offset.
             self._base_offset = min(self._base_offset, base_offset)
+            if last_offset - self._base_offset > MAX_OFFSET_SPAN:
+                self._base_offset = base_offset
             self._file = (self._directory / segment_name(self._base_offset)).open("xb")
         self._file.write(data)
         self._size += len(data)

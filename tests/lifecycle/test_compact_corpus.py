@@ -45,9 +45,11 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
     case = case_of(name)
     profile = profile_for_release(case.release, case.coordinator)
     logs = discover([str(path) for path in case.paths]).partitions
-    reports = compact_logs(logs, tmp_path / "out", CompactionOptions(profile, CompactionRules(1_900_000_000_000)))
+    target = tmp_path / "out"
+    target.mkdir()
+    reports = compact_logs(logs, target, CompactionOptions(profile, CompactionRules(1_900_000_000_000)))
     assert sum(report.output_records for report in reports) <= sum(report.input_records for report in reports)
-    results = {log.offsets_partition: log for log in discover([str(tmp_path / "out")]).partitions}
+    results = {log.offsets_partition: log for log in discover([str(target)]).partitions}
     assert sorted(results) == [log.offsets_partition for log in logs]
     for log in logs:
         before = replay_partition(log, profile, damage=[])
@@ -66,6 +68,8 @@ def test_committed_offsets_in_files_are_compared_alike(
     profile = profile_for_release(case.release, case.coordinator)
     logs = discover([str(path) for path in case.paths]).partitions
     options = CompactionOptions(profile, CompactionRules(1_900_000_000_000), offsets_retention_ms=retention_ms)
+    for name in ("in memory", "in files", "another"):
+        (tmp_path / name).mkdir()
     in_memory = compact_logs(logs, tmp_path / "in memory", options)
     monkeypatch.setattr(compact, "_LARGE_ROWS", -1)
     assert compact_logs(logs, tmp_path / "in files", options) == in_memory
@@ -97,6 +101,7 @@ def as_the_cleaner(
     log: PartitionLog, target: Path, *, now_ms: int, end_offset: int, delete_retention_ms: int = 86_400_000
 ) -> tuple[PartitionLog, CompactionReport]:
     rules = CompactionRules(now_ms, delete_retention_ms, end_offset=end_offset)
+    target.mkdir()
     report = compact_partition(log, target, CompactionOptions(profile_for("J3"), rules))
     (result,) = discover([str(target)]).partitions
     return result, report
@@ -108,7 +113,7 @@ def test_the_same_records_survive_as_after_one_pass_of_the_cleaner(
 ) -> None:
     """``end_offset``: where the pass ended, at the active segment or that of the last stable offset."""
     log = one("A-uncleaned", offsets_partition)
-    ours, report = as_the_cleaner(log, tmp_path, now_ms=1795251390429, end_offset=end_offset)
+    ours, report = as_the_cleaner(log, tmp_path / "out", now_ms=1795251390429, end_offset=end_offset)
     theirs = one("B-cleaned-default", offsets_partition)
     assert records_of(ours) == records_of(theirs)
     assert report.protected_records == 0
@@ -144,7 +149,7 @@ def test_releases_drop_out_of_the_proof_where_they_cannot_read_on(tmp_path: Path
     """The first segments hold values of version 1 only, those of later brokers come behind them."""
     logs = discover([str(path) for path in case_of("kmix-0102-241/mixed").paths]).partitions
     options = CompactionOptions(profile_for("J3"), CompactionRules(1_900_000_000_000))
-    (report,) = compact_logs(logs, tmp_path / "out", options)
+    (report,) = compact_logs(logs, tmp_path, options)
     names = {label.split()[0] for label in report.proved_profiles}
     assert names == {"J0", "J1", "J2", "J3", "J4", "S2", "S3", "S4"}
 

@@ -5,30 +5,39 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pyarrow.fs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core import storage
+from coordinator_core.errors import RegroupError
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.compact_output import adopt
 from coordinator_core.lifecycle.compact_parts import compact_in_parts
 from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_scan import LogScan
 from coordinator_core.lifecycle.compact_tasks import PartSizes
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.log.types import Codec, ControlType, PartitionLog
 from coordinator_core.releases import profile_for, profile_for_release
 from tests.cases import case as case_of
 from tests.examples import examples
 from tests.fold.parity import write_log
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.lifecycle.test_compact_random import NOW_MS
+from tests.log.builders import build_batch, build_control_batch, build_wrapper, write_partition
 from tests.log.object_store import object_store
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,6 +55,11 @@ def again(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     answers = elsewhere(function, items)
     elsewhere(function, items)
     return answers
+
+
+def in_one_place(log: PartitionLog, target: Path, options: CompactionOptions) -> CompactionReport:
+    target.mkdir()
+    return compact_partition(log, target, options)
 
 
 def in_parts(log: PartitionLog, target: Path, options: CompactionOptions, sizes: PartSizes = SMALL) -> CompactionReport:
@@ -80,7 +94,7 @@ def test_the_result_is_that_of_one_place(name: str, retention_ms: int | None, tm
     )
     for log in discover([str(path) for path in case.paths]).partitions:
         there, here = (tmp_path / f"{log.offsets_partition}-{name}" for name in ("parts", "one"))
-        assert in_parts(log, there, options) == compact_partition(log, here, options)
+        assert in_parts(log, there, options) == in_one_place(log, here, options)
         assert files(there) == files(here)
 
 
@@ -97,8 +111,118 @@ def test_another_attempt_of_a_task_changes_nothing(is_local: bool, tmp_path: Pat
         report = compact_in_parts(log, target, options, again, SMALL)
         if not is_local:
             storage.download(target, tmp_path / "twice")
-    assert report == compact_partition(log, tmp_path / "once", options)
+    assert report == in_one_place(log, tmp_path / "once", options)
     assert files(tmp_path / "twice") == files(tmp_path / "once")
+
+
+def alike(log: PartitionLog, directory: Path, options: CompactionOptions) -> tuple[PartitionLog, CompactionReport]:
+    """The log compacted, in one place and in parts, which makes no difference."""
+    here, there = directory / "one", directory / "parts"
+    report = in_one_place(log, here, options)
+    assert in_parts(log, there, options) == report
+    assert files(there) == files(here)
+    (result,) = discover([str(there)]).partitions
+    return result, report
+
+
+def test_records_of_a_wrapper_below_the_name_of_its_segment_are_in_its_part(tmp_path: Path) -> None:
+    """A segment is named by the offset of the wrapper, which is that of its last record."""
+    items = [(encoded_key(OffsetKey("g", "t", number)), offset_value(number, version=1)) for number in range(8)]
+    wrappers = [build_wrapper(first, items[first : first + 2], codec=Codec.GZIP) for first in range(0, 8, 2)]
+    write_partition(tmp_path / "log", {0: b"".join(wrappers)})
+    (log,) = discover([str(tmp_path / "log")]).partitions
+    options = CompactionOptions(profile_for("S1"), CompactionRules(NOW_MS), segment_bytes=200)
+    result, report = alike(log, tmp_path, options)
+    assert [segment.base_offset for segment in result.segments] == [0, 3, 5, 7]
+    (tmp_path / "again").mkdir()
+    _, second = alike(result, tmp_path / "again", options)
+    assert (second.output_records, second.segments) == (8, report.segments)
+
+
+@pytest.mark.parametrize("first", [b"", build_batch(0, [(b"\0\1", b"")])], ids=["empty", "all superseded"])
+def test_the_first_batch_may_be_far_behind_the_first_segment(first: bytes, tmp_path: Path) -> None:
+    """Further than a segment goes: offsets in its index are relative, of 32 bits."""
+    far = 1 << 32
+    write_partition(tmp_path / "log", {0: first, far: build_batch(far, [(b"\0\1", b"")])})
+    (log,) = discover([str(tmp_path / "log")]).partitions
+    result, report = alike(log, tmp_path, CompactionOptions(profile_for("J3"), CompactionRules(NOW_MS)))
+    assert [segment.base_offset for segment in result.segments] == [far]
+    assert (report.log_start_offset, report.log_end_offset) == (far, far + 1)
+
+
+def test_the_profile_that_the_log_is_compacted_for_is_always_compared(tmp_path: Path) -> None:
+    """Also where it cannot read all commits; profiles are compared as if they tolerated what 4.0 does not."""
+    profile = replace(profile_for("S1"), tolerates_missing_share_groups=False)
+    key = encoded_key(OffsetKey("g", "t", 0))
+    write_partition(tmp_path / "log", {0: build_batch(0, [(key, offset_value(0, version=3))])})
+    (log,) = discover([str(tmp_path / "log")]).partitions
+    _, report = alike(log, tmp_path, CompactionOptions(profile, CompactionRules(NOW_MS)))
+    assert report.proved_profiles[0].startswith("S1 ")
+
+
+@pytest.fixture
+def big_log() -> PartitionLog:
+    logs = discover([str(path) for path in case_of("k431-txn").paths]).partitions
+    return max(logs, key=lambda log: log.size)
+
+
+OPTIONS = CompactionOptions(profile_for("J3"), CompactionRules(1_900_000_000_000), segment_bytes=1000)
+
+
+@pytest.mark.parametrize("uri", ["hdfs://nn/out", "hdfs://nn/out?user=one"])
+def test_files_elsewhere_that_have_directories(
+    uri: str, big_log: PartitionLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in HDFS. What a URI asks for behind ``?`` is no part of the name of a file."""
+    system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    monkeypatch.setattr(storage, "_remote", lambda root, query: (system, ""))
+    report = compact_in_parts(big_log, uri, OPTIONS, elsewhere, SMALL)
+    assert report == in_one_place(big_log, tmp_path / "one", OPTIONS)
+    assert files(tmp_path / "out") == files(tmp_path / "one")
+    with pytest.raises(FileNotFoundError):
+        adopt(storage.join(uri, "nothing"), uri, big_log.offsets_partition + 1)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"__consumer_offsets-{big_log.offsets_partition}"}
+
+
+def test_an_attempt_that_comes_late_makes_nothing(big_log: PartitionLog, tmp_path: Path) -> None:
+    """When the partition is done, and its directory may be published already."""
+    calls: list[Callable[[], object]] = []
+
+    def run(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        calls.extend(partial(function, item) for item in items)
+        return elsewhere(function, items)
+
+    target = tmp_path / "out"
+    target.mkdir()
+    compact_in_parts(big_log, str(target), OPTIONS, run, SMALL)
+    published = sorted(target.rglob("*"))
+    for late in calls:
+        with suppress(OSError, RegroupError):
+            late()
+        assert sorted(target.rglob("*")) == published
+
+
+def test_a_part_is_given_the_aborted_batches_that_it_has(tmp_path: Path) -> None:
+    key = encoded_key(OffsetKey("g", "t", 0))
+    given_to: list[tuple[int, list[int]]] = []
+
+    def run(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        for item in items:
+            match item:
+                case (LogScan() as scan, np.ndarray() as aborted):
+                    given_to.append((scan.segments[0].segment.base_offset, aborted.tolist()))
+        return elsewhere(function, items)
+
+    segments = {
+        base: build_batch(base, [(key, offset_value(base))], producer_id=5, transactional=True)
+        + build_control_batch(base + 1, ControlType.ABORT, producer_id=5)
+        for base in (0, 2, 4)
+    }
+    write_partition(tmp_path / "log", segments)
+    (log,) = discover([str(tmp_path / "log")]).partitions
+    (tmp_path / "out").mkdir()
+    compact_in_parts(log, str(tmp_path / "out"), OPTIONS, run, SMALL)
+    assert given_to[:3] == [(0, [0]), (2, [2]), (4, [4])]
 
 
 @pytest.mark.parametrize("sizes", [SMALL, PartSizes(segments=300, newest=100_000, folds=100_000), PartSizes()])
@@ -110,6 +234,7 @@ def test_another_attempt_of_a_task_changes_nothing(is_local: bool, tmp_path: Pat
     convert=st.booleans(),
     codec=st.sampled_from([None, Codec.NONE, Codec.ZSTD]),
     retention_ms=st.sampled_from([None, 1, 1000]),
+    segment_bytes=st.sampled_from([1, 200, 100 << 20]),
     name=st.sampled_from(["J3", "S4"]),
 )
 def test_random_logs(
@@ -120,17 +245,18 @@ def test_random_logs(
     convert: bool,
     codec: Codec | None,
     retention_ms: int | None,
+    segment_bytes: int,
     name: str,
 ) -> None:
     rules = CompactionRules(NOW_MS, end_offset=end_offset)
     output = OutputFormat(convert=convert, codec=codec)
-    options = CompactionOptions(profile_for(name), rules, output, offsets_retention_ms=retention_ms)
+    options = CompactionOptions(profile_for(name), rules, output, segment_bytes, retention_ms)
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         (place / "log").mkdir()
         written = write_log(place / "log", log, (cut for cut in cuts if cut < len(log.batches)))
         results = []
-        for target, function in ((place / "one", compact_partition), (place / "parts", in_parts)):
+        for target, function in ((place / "one", in_one_place), (place / "parts", in_parts)):
             try:
                 more = {"sizes": sizes} if function is in_parts else {}
                 results.append((function(written, target, options, **more), files(target)))

@@ -30,6 +30,7 @@ def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW) -> Left:
     write_partition(tmp_path / "in", {0: b"".join(batches)})
     (log,) = discover([str(tmp_path / "in")]).partitions
     target = tmp_path / "out"
+    target.mkdir()
     compact_partition(log, target, CompactionOptions(profile_for("J3"), CompactionRules(now_ms)))
     (result,) = discover([str(target)]).partitions
     return [
@@ -154,6 +155,7 @@ def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(tmp_pat
     (log,) = discover([str(tmp_path / "in")]).partitions
     state = replay_partition(log, profile, damage=[])
     assert [failure.record_offset for failure in state.load_failures] == ([1, 2, 3] if release == "4.0.2" else [])
+    (tmp_path / "out").mkdir()
     compact_partition(log, tmp_path / "out", CompactionOptions(profile, CompactionRules(NOW)))
     (result,) = discover([str(tmp_path / "out")]).partitions
     left = [record.offset for _, _, records in read_records(result) for record in records]

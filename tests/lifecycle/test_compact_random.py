@@ -31,6 +31,7 @@ def compacted(
     log: PartitionLog, target: Path, output: OutputFormat, *, now_ms: int = NOW_MS, profile: Profile = PROFILE
 ) -> tuple[PartitionLog, CompactionReport]:
     options = CompactionOptions(profile, CompactionRules(now_ms), output)
+    target.mkdir()
     report = compact_partition(log, target, options)
     (result,) = discover([str(target)]).partitions
     return result, report

@@ -200,6 +200,13 @@ def test_segments_are_cut_between_batches(tmp_path: Path) -> None:
     for data in (build_batch(5, [(b"k", b"v")]), build_batch(1 << 31, [(b"k", b"v")])):
         far.write(memoryview(data), *struct.unpack_from(">q", data) * 2)
     assert [segment.base_offset for segment in far.finish()] == [0, 1 << 31]
+    # No segment may have a batch so far behind its name, the first one neither.
+    farther = SegmentWriter(tmp_path / "s", 0, 0, segment_bytes=1 << 20)
+    for offset in (1 << 31, (1 << 31) + 1):
+        farther.write(memoryview(build_batch(offset, [(b"k", b"v")])), offset, offset)
+    assert [segment.base_offset for segment in farther.finish()] == [1 << 31]
+    with pytest.raises(FileNotFoundError):
+        SegmentWriter(tmp_path / "missing" / "p", 0, 0, segment_bytes=1)
 
 
 def test_leader_epochs_read_as_the_broker_wrote_them() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.cli.app import run as regroup
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.fold.pin import Pin, segment_fingerprint, write_pin
 from coordinator_core.lifecycle.approved import (
     check_compacted,
@@ -18,6 +18,8 @@ from coordinator_core.lifecycle.approved import (
     read_plan,
     write_plan,
 )
+from coordinator_core.lifecycle.compact import CompactionOptions
+from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_tasks import PartSizes
 from coordinator_core.lifecycle.forecast import forecast
@@ -174,3 +176,12 @@ def test_another_plan_than_the_approved_one_is_refused(planned: Planned, capfd: 
     planned.pin.write_text(planned.pin.read_text().replace("[", "[ ", 1))
     assert planned.run() == ExitCode.USAGE
     assert "another one" in capfd.readouterr().err
+
+
+def test_an_attempt_that_comes_late_makes_nothing(tmp_path: Path) -> None:
+    """The output is published under the name that the attempt knows, or is about to be."""
+    log = discover([str(case("k431-txn").paths[0])]).partitions[0]
+    options = CompactionOptions(profile_for_release("4.3.1"), CompactionRules(1_795_260_000_000))
+    with pytest.raises(UsageError):
+        compact.compact_one((log, ()), target=str(tmp_path), options=options)
+    assert not list(tmp_path.iterdir())
