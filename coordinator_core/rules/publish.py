@@ -25,7 +25,7 @@ from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
-from coordinator_core.runs.place import FINDINGS_DIRECTORY, RECONCILIATION
+from coordinator_core.runs.place import FINDINGS_DIRECTORY, RECONCILIATION, beside
 from coordinator_core.runs.read import Run
 
 FINDINGS_FILE = "findings.parquet"
@@ -75,11 +75,9 @@ def summary_of(facts: Facts, found: Reconciliation) -> dict[str, Any]:
 def publish_findings(facts: Facts, found: Reconciliation) -> str:
     """Write the findings beside the run, unless they are there; returns their directory."""
     summary = summary_of(facts, found)
-    run = facts.run
     buffer = io.BytesIO()
     pq.write_table(found.findings.combine_chunks(), buffer, compression="zstd")
-    parent, run_id = storage.split(run.path.rstrip("/"))
-    directory = storage.join(parent, FINDINGS_DIRECTORY, run_id, _id(summary, buffer.getvalue()))
+    directory = beside(facts.run.path, FINDINGS_DIRECTORY, _id(summary, buffer.getvalue()))
     target = storage.join(directory, RECONCILIATION)
     if not storage.exists(target):
         storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())

@@ -256,12 +256,10 @@ def run_place(run: Run) -> RunPlace:
     :class:`UsageError` where the manifest has others: it was moved, and nothing would tell its name.
     """
     path = os.path.abspath(storage.local_path(run.path)) if storage.is_local(run.path) else run.path
-    above, run_id = storage.split(path)
-    above, window = storage.split(above)
-    output, cluster = storage.split(above)
-    if (cluster, window, run_id) != tuple(run.manifest[name] for name in PARTITIONS.values()):
+    place = RunPlace.of(path)
+    if (place.cluster, place.window, place.run_id) != tuple(run.manifest[name] for name in PARTITIONS.values()):
         raise UsageError(f"{run.path}: its manifest names another cluster, window or run id than its path")
-    return RunPlace(output, cluster, window, run_id)
+    return place
 
 
 def _columns(name: str) -> pa.Schema:

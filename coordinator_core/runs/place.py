@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
@@ -40,6 +41,13 @@ class RunPlace:
     def __post_init__(self) -> None:
         for what in ("cluster", "window", "run_id"):
             check_component(what, getattr(self, what))
+
+    @classmethod
+    def of(cls, run_path: str) -> Self:
+        """The place of the run at ``run_path``."""
+        above, run_id = storage.split(run_path)
+        above, window = storage.split(above)
+        return cls(*storage.split(above), window, run_id)
 
     @property
     def cluster_path(self) -> str:

@@ -10,20 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors
 
-if TYPE_CHECKING:
-    from coordinator_core.runs.place import RunPlace
-
 log = logging.getLogger(__name__)
-
-REPORTS = "_reports"
-"""Beside the runs of a window; the underscore keeps readers of runs, and of Parquet, out."""
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -66,6 +60,7 @@ def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core.rules.beside import beside_run
     from coordinator_core.rules.inputs import app_arguments
     from coordinator_core.rules.previous import previous_run
+    from coordinator_core.runs.place import REPORTS_DIRECTORY, beside
     from coordinator_core.runs.read import open_run
     from coordinator_core.untrusted import visible
 
@@ -74,8 +69,7 @@ def _request(cluster: Cluster, path: str) -> Request:
     too_large = found.too_large(in_tasks=True)
     for text in (*found.notes, *([] if too_large is None else [too_large])):
         log.info("%s", visible(text))
-    parent, run_id = storage.split(path.rstrip("/"))
-    directory = storage.join(parent, REPORTS, run_id)
+    directory = beside(path, REPORTS_DIRECTORY)
     topics = found.topics if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
     result = storage.join(directory, RESULT)
     given = {
@@ -278,10 +272,11 @@ def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
         from coordinator_core.reports.metrics_out import push_metrics, write_textfile
         from coordinator_core.reports.report_files import FILES
         from coordinator_core.rules.previous import newest_run
+        from coordinator_core.runs.place import RunPlace
         from coordinator_core.runs.read import open_run
 
         run, report = max(((open_run(one["run"]), one["report"]) for one in checked), key=lambda found: found[0].now_ms)
-        place = _place(run.path)
+        place = RunPlace.of(run.path)
         cluster = place.cluster
         newest = newest_run(place.output, cluster)
         if newest is not None and newest.now_ms > run.now_ms:
@@ -350,17 +345,8 @@ def gate(cluster_name: str, checked: Checked, expected: Mapping[str, Any]) -> Ch
 
 def _promoted(path: str) -> bool:
     with final_errors():
+        from coordinator_core.runs.place import RunPlace
         from coordinator_core.runs.publish import promote
         from coordinator_core.runs.read import open_run
 
-        return promote(_place(path), open_run(path).manifest)
-
-
-def _place(path: str) -> RunPlace:
-    from coordinator_core import storage
-    from coordinator_core.runs.place import RunPlace
-
-    above, run_id = storage.split(path)
-    above, window = storage.split(above)
-    output, cluster = storage.split(above)
-    return RunPlace(output, cluster, window, run_id)
+        return promote(RunPlace.of(path), open_run(path).manifest)
