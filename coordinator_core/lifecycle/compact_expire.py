@@ -18,8 +18,8 @@ from coordinator_core.groups.model import ClassicGroup, Group
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.expiring import sweep_columns
 from coordinator_core.lifecycle.plan import TombstoneKind
-from coordinator_core.log.reader import last_entry
-from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.log.reader import last_batch
+from coordinator_core.log.types import PartitionLog, Record, SegmentFile
 from coordinator_core.log.writer import BatchHeader, encode_batch, encode_message, encode_record
 from coordinator_core.merge.schema import OFFSETS, MergedPartition, RowBlocks
 from coordinator_core.releases import Profile
@@ -115,7 +115,7 @@ class _Tombstones:
     @classmethod
     def behind(cls, log: PartitionLog, now_ms: int, file: IO[bytes]) -> _Tombstones:
         base_offset = max(segment.base_offset for segment in log.segments)
-        last = _last_batch(log)
+        last = last_batch(log)
         if last is None:
             return cls(base_offset, 2, -1, now_ms, file, base_offset)
         base_offset = max(base_offset, last.next_offset)
@@ -145,14 +145,6 @@ class _Tombstones:
                 partition_leader_epoch=self.leader_epoch,
             )
             self.file.write(encode_batch(header, section, len(records)))
-
-
-def _last_batch(log: PartitionLog) -> Batch | None:
-    for segment in reversed(log.segments):
-        last = last_entry(segment)
-        if last is not None:
-            return last
-    return None
 
 
 @dataclass(frozen=True)
