@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator_core import storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
@@ -29,7 +30,13 @@ from coordinator_core.lifecycle.compact_expire import (
     prove_expired,
     write_tombstones,
 )
-from coordinator_core.lifecycle.compact_output import base_offset, has_leader_epochs, write_beside, write_segments
+from coordinator_core.lifecycle.compact_output import (
+    base_offset,
+    has_leader_epochs,
+    output_log,
+    write_beside,
+    write_segments,
+)
 from coordinator_core.lifecycle.compact_plan import (
     CompactionPlan,
     CompactionRules,
@@ -71,6 +78,15 @@ class ProvedSegment:
     @classmethod
     def of(cls, segment: SegmentFile) -> ProvedSegment:
         return cls(Path(segment.path).name, segment.size, segment_fingerprint(segment))
+
+
+def proved_log(offsets_partition: int, directory: str, segments: Iterable[ProvedSegment]) -> PartitionLog:
+    """The log of the output that is in ``directory``, a path or URI."""
+    files = [
+        SegmentFile(storage.join(directory, segment.name), offsets_partition, int(segment.name[:20]), segment.bytes)
+        for segment in segments
+    ]
+    return output_log(offsets_partition, directory, files)
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,15 @@ from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.rules import FoldRules
-from coordinator_core.fold.segments import forget_folds
 from coordinator_core.fold.tasks import packed
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
-from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, Output, ProvedSegment
+from coordinator_core.lifecycle.compact import (
+    CompactionOptions,
+    CompactionReport,
+    Output,
+    ProvedSegment,
+    proved_log,
+)
 from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
 from coordinator_core.lifecycle.compact_newest import (
     BUCKETS,
@@ -42,7 +47,6 @@ from coordinator_core.lifecycle.compact_output import (
     adopt,
     base_offset,
     has_leader_epochs,
-    output_log,
     write_beside,
     write_segments,
 )
@@ -80,16 +84,14 @@ from coordinator_core.lifecycle.compact_states import (
     CommitClass,
     commit_class,
     commit_classes,
-    merged_shards,
     proof_profiles,
     reads_commits,
 )
-from coordinator_core.lifecycle.compact_tasks import PartSizes, Run, Tasks, in_file
+from coordinator_core.lifecycle.compact_tasks import PartSizes, Run, Tasks, merged_in_files
 from coordinator_core.lifecycle.compact_write import OutputFormat, SameBytes, Sink, WrittenLog, write_survivors
 from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.segments import partition_directory_name
-from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.merge.cuts import folds_in
+from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.schema import NoRows
 from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
 from coordinator_core.releases import Profile
@@ -269,14 +271,7 @@ class _InParts:
         )
         ((self._attempt, self._segments),) = self._run(join, [self._written])
         directory = storage.join(self._attempt, partition_directory_name(self.offsets_partition))
-        self._result = output_log(
-            self.offsets_partition,
-            directory,
-            [
-                SegmentFile(storage.join(directory, item.name), self.offsets_partition, int(item.name[:20]), item.bytes)
-                for item in self._segments
-            ],
-        )
+        self._result = proved_log(self.offsets_partition, directory, self._segments)
 
     def publish(self) -> None:
         """Let the output be that of the partition, once it is proved."""
@@ -454,13 +449,10 @@ def _compare_shard(
     directory: str,
 ) -> _Compared:
     """Replay a shard of the input and of the output, and compare the offsets."""
-    sides = []
-    for side, allowance in zip(places, allowances, strict=True):
-        forget_folds()
-        shards = merged_shards(folds_in(side), members, main, offsets_partition, allowance)
-        sides.append(shards | {members[0]: in_file(shards[members[0]], directory)})
-        del shards
-    before, after = sides
+    before, after = (
+        merged_in_files(side, members, main, offsets_partition, allowance, directory)
+        for side, allowance in zip(places, allowances, strict=True)
+    )
     name = members[0][0].name
     old, new = before[members[0]], after[members[0]]
     found = [*table_differences(name, "committed offset", old.offsets, new.offsets, None)]

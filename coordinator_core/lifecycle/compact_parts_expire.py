@@ -17,7 +17,7 @@ from coordinator_core.lifecycle.compact_expire import (
     write_tombstones,
 )
 from coordinator_core.lifecycle.compact_states import commit_classes, merged_shards
-from coordinator_core.lifecycle.compact_tasks import Tasks, in_file
+from coordinator_core.lifecycle.compact_tasks import Tasks, merged_in_files
 from coordinator_core.lifecycle.expiring import OFFSET_COLUMNS
 from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.types import PartitionLog
@@ -64,6 +64,12 @@ class _Input:
         shards = merged_shards(folds_in(places), [alike], self.profile, self.offsets_partition, self.allowance)
         return shards[alike]
 
+    def merged_in_files(self, places: Sequence[FileRange]) -> MergedShard:
+        """The same as :meth:`merged`, with its committed offsets in a file."""
+        alike = (self.profile,)
+        partition, allowance = self.offsets_partition, self.allowance
+        return merged_in_files(places, [alike], self.profile, partition, allowance, self.directory)[alike]
+
     def without_offsets(self, shard: MergedShard) -> StoredShard:
         return replace(shard, offsets=NoRows()).stored(message_path(self.directory, "rest"))
 
@@ -99,11 +105,7 @@ def _sweep(shards: Sequence[StoredShard], log: PartitionLog, options: Compaction
 
 
 def _compare_expired(places: tuple[Sequence[FileRange], Sequence[FileRange]], of_input: _Input) -> _Left:
-    sides = []
-    for side in places:
-        forget_folds()
-        sides.append(in_file(of_input.merged(side), of_input.directory))
-    before, after = sides
+    before, after = map(of_input.merged_in_files, places)
     return _Left(
         OffsetsLeft.of(before.offsets, after.offsets),
         of_input.without_offsets(before),

@@ -15,11 +15,11 @@ from typing import Any
 from coordinator_core import __version__, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.ingest.unknown import refuse_records
-from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition, proved_log
 from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, loadable
 from coordinator_core.log.segments import partition_directory_name
-from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.replay.writer import refuse_other_rules
 
 REPORT = "compaction.json"
@@ -90,19 +90,7 @@ def _move_groups(
     for report in sorted(reports, key=lambda item: item.offsets_partition):
         name = partition_directory_name(report.offsets_partition)
         (staging / name).rename(before / name)
-        segments = tuple(
-            SegmentFile(str(before / name / item.name), report.offsets_partition, int(item.name[:20]), item.bytes)
-            for item in report.segments
-        )
-        logs.append(
-            PartitionLog(
-                report.offsets_partition,
-                str(before / name),
-                segments,
-                log_start_offset=None,
-                clean_shutdown=False,
-            )
-        )
+        logs.append(proved_log(report.offsets_partition, str(before / name), report.segments))
     moved = repartition(
         logs,
         staging,

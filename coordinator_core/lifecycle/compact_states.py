@@ -16,6 +16,7 @@ from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import Group, LoadFailure
+from coordinator_core.lifecycle.compact_scan import ranges_to_scan
 from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import PartitionMerge
@@ -195,8 +196,7 @@ def reads_commits(profile: Profile, versions: Iterable[tuple[int, int | None]]) 
 
 
 def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int) -> Iterator[SegmentFold]:
-    start = log.log_start_offset or 0
-    ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
+    start, ranges = log.log_start_offset or 0, ranges_to_scan(log)
 
     def folds(segment: SegmentFile, end: int | None) -> Iterator[SegmentFold]:
         return fold_segment(segment, rules=rules, start_offset=start, end_offset=end, check_crc=check_crc)

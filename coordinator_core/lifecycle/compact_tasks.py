@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -13,9 +13,11 @@ from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.segments import fold_segment, forget_folds
 from coordinator_core.fold.tasks import Range, packed
 from coordinator_core.lifecycle.compact_scan import ranges_to_scan
+from coordinator_core.lifecycle.compact_states import Alike, merged_shards
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.merge.cuts import CutFolds, cut_folds
+from coordinator_core.merge.cuts import CutFolds, cut_folds, folds_in
 from coordinator_core.merge.shards import MergedShard, store_rows
+from coordinator_core.releases import Profile
 from coordinator_core.runs.table_directory import message_path
 
 T = TypeVar("T")
@@ -106,6 +108,18 @@ def _cut(places: Sequence[FileRange], offsets_partition: int, shards: int, direc
     return cut_folds(offsets_partition, contents, shards, message_path(directory, "shards"))
 
 
-def in_file(shard: MergedShard, directory: str) -> MergedShard:
-    """The same with its committed offsets in a file, so that they are in memory of one side at a time."""
-    return replace(shard, offsets=store_rows(shard.offsets, message_path(directory, "offsets")))
+def merged_in_files(
+    places: Iterable[FileRange],
+    members: Sequence[Alike],
+    main: Profile,
+    offsets_partition: int,
+    allowance: int,
+    directory: str,
+) -> dict[Alike, MergedShard]:
+    """The same as ``compact_states.merged_shards`` of the folds in these places, with committed offsets in a file: of
+    two sides that are compared, those of one are in memory at a time."""
+    forget_folds()
+    shards = merged_shards(folds_in(places), members, main, offsets_partition, allowance)
+    first = shards[members[0]]
+    offsets = store_rows(first.offsets, message_path(directory, "offsets"))
+    return shards | {members[0]: replace(first, offsets=offsets)}

@@ -19,6 +19,7 @@ import numpy as np
 
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.lifecycle.compact_output import output_log
 from coordinator_core.lifecycle.compact_proof import ProofFailedError, subject, with_record_offsets
 from coordinator_core.lifecycle.compact_states import proof_profiles, states_of
 from coordinator_core.log.limits import Limits
@@ -100,10 +101,9 @@ def repartition(
     segment_bytes: int,
     workers: int = 1,
 ) -> list[MovedPartition]:
-    """Write the compacted ``logs`` to ``directory`` as the ``count`` partitions of another topic, and prove
-    it.
+    """Write the compacted ``logs`` as the ``count`` partitions of another topic, and prove it.
 
-    Every partition is written, also those without a group. Raises :class:`UsageError` for a log that cannot be moved
+    ``directory`` is there. Every partition is written, also those without a group. Raises :class:`UsageError` for a log that cannot be moved
     and :class:`ProofFailedError`.
     """
     homes = _Homes(count)
@@ -135,7 +135,7 @@ def repartition(
         place = directory / partition_directory_name(number)
         segments = target.writer.finish()
         (place / LEADER_EPOCH_FILE).write_text(leader_epoch_text([(0, segments[0].base_offset)]))
-        written.append(PartitionLog(number, str(place), segments, log_start_offset=None, clean_shutdown=False))
+        written.append(output_log(number, str(place), segments))
     _prove(logs, written, profile, count, workers)
     return [
         MovedPartition(number, sources[number], target.groups, target.records, target.bytes, target.next_offset)
