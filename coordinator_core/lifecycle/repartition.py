@@ -103,8 +103,8 @@ def repartition(
 ) -> list[MovedPartition]:
     """Write the compacted ``logs`` as the ``count`` partitions of another topic, and prove it.
 
-    ``directory`` is there. Every partition is written, also those without a group. Raises :class:`UsageError` for a log that cannot be moved
-    and :class:`ProofFailedError`.
+    ``directory`` is there. Every partition is written, also those without a group. Raises :class:`UsageError` for a log
+    that cannot be moved and :class:`ProofFailedError`.
     """
     homes = _Homes(count)
     for log in logs:
