@@ -50,8 +50,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parse(parser, argv)
     if arguments.output is None and arguments.run is None:
         parser.error("--output goes with --snapshot and --pin")
-    if arguments.offsets_retention_ms is not None and arguments.offsets_retention_ms < 1:
-        parser.error("--offsets-retention-ms must be at least 1")
     return arguments
 
 

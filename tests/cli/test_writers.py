@@ -460,10 +460,9 @@ ELSEWHERE = {
     "spark_apps/compact.py:_new_log": (
         "tests/spark/test_compact_app.py::test_damage_ends_with_its_position_and_nothing_published"
     ),
+    "spark_apps/exits.py:tell": "for the process that waits for it",
     "spark_apps/history_tasks.py:_write_special": OF_ATTEMPT,
     "spark_apps/history_tasks.py:take_partitions": OF_ATTEMPT,
-    "spark_apps/quality.py:execute": "for the process that waits for it",
-    "spark_apps/reconcile.py:execute": "for the process that waits for it",
     "spark_apps/tasks.py:_staged": OF_ATTEMPT,
 }
 """Places that no row enters: the test that they have, or why they need none."""
