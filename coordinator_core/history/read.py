@@ -53,6 +53,8 @@ _MEMBER_TYPES = frozenset({5, 10, 19})
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
 _ASSIGNMENT_TYPE = 8
+_ENDS = frozenset({ControlType.COMMIT, ControlType.ABORT})
+"""Control records that end a transaction; to the Scala loader every one with a readable key does, as an abort."""
 
 
 def read_history(
@@ -383,14 +385,16 @@ class HistoryReader:
         )
 
     def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
-        pending = self._pending.pop(batch.producer_id, {})
         self._replayer.replay_record(batch, records, record)
+        kind = _marker_type(record)
+        ends = kind in _ENDS or (kind is not None and self._profile.loader is Loader.SCALA)
+        pending = self._pending.pop(batch.producer_id, {}) if ends else {}
         for key, version in pending.items():
             held = self._replayer.committed(key)
             if held == version.last:
                 version.valid_from = place
                 self._add(key, version, self._group(key.group_id))
-            elif held is not None and _is_commit(record):
+            elif held is not None and kind is ControlType.COMMIT:
                 self._group(key.group_id).overtaken.append(Overtaken(key, version, place, held))
             else:
                 self._drop(key, version, place)
@@ -483,11 +487,12 @@ class _KnownKey(NamedTuple):
         return None if found is None or found[1] != len(value) else (version, found[0])
 
 
-def _is_commit(marker: Record) -> bool:
+def _marker_type(marker: Record) -> ControlType | None:
+    """``None`` where the key is unreadable: the replay counts the marker among the records that cannot be read."""
     try:
-        return control_type(marker) is ControlType.COMMIT
+        return control_type(marker)
     except ValueError:
-        return False  # The replay counts it among the records that cannot be read.
+        return None
 
 
 def _is_foreign(batch: Batch, profile: Profile) -> bool:

@@ -218,6 +218,21 @@ class Log:
         self.next_offset += 1
         return self
 
+    def control(self, key: bytes, producer_id: int) -> Log:
+        """A control record with the bytes of ``key``."""
+        self.data += build_batch(
+            self.next_offset,
+            [(key, b"")],
+            timestamp=self.at,
+            producer_id=producer_id,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+            leader_epoch=self.epoch,
+        )
+        self.next_offset += 1
+        return self
+
     def write(self, directory: Path, partition: int = 0) -> Path:
         """The log directory."""
         place = directory / f"__consumer_offsets-{partition}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -189,6 +190,31 @@ def test_random_logs(
     # Else the comparison would be of one reader with itself.
     assert set(taken.special) == {"lost", "exactly-once"}
     assert len({row["origin_evidence"] for row in rows}) > 5
+
+
+@pytest.mark.parametrize(
+    ("release", "key", "stays_open"),
+    [
+        ("4.3.1", struct.pack(">hh", 0, 6), True),
+        ("4.3.1", struct.pack(">hh", -1, 1), True),
+        ("3.9.2", struct.pack(">hh", -1, 1), True),
+        ("3.9.2", b"", True),
+        # The Scala loader takes every other type for an abort.
+        ("3.9.2", struct.pack(">hh", 0, 6), False),
+    ],
+)
+def test_a_control_record_that_ends_no_transaction(release: str, key: bytes, stays_open: bool, tmp_path: Path) -> None:
+    log = Log().commit("plain", {("orders", 0): 3}).commit("lost", {("orders", 0): 5, ("orders", 1): 6}, producer_id=7)
+    log.control(key, 7).wait(1000).commit("plain", {("orders", 0): 2}).marker(ControlType.COMMIT, 7)
+    log.wait(1000).commit("plain", {("orders", 0): 1})
+    if stays_open:
+        log.tombstones("lost", ("orders", 0))
+    snapshot, profile = discover([str(log.write(tmp_path))]), profile_for_release(release)
+    rows = check(snapshot, profile)
+    assert [row["committed_offset"] for row in rows if row["group_id"] == "plain"] == [3, 2, 1]
+    # Both are valid from the COMMIT marker on, at 5, and the tombstone is at 7.
+    lost = [(row["committed_offset"], row["valid_from"], row["valid_to"]) for row in rows if row["group_id"] == "lost"]
+    assert lost == ([(5, 5, 7), (6, 5, None)] if stays_open else [])
 
 
 @pytest.fixture
