@@ -180,8 +180,7 @@ class HistoryReader:
         course = self._course
         newest_ms = course.newest_ms
         course.batch(segment, batch, records)
-        if self._removals.is_due(course.newest_ms):
-            self._settle_removals()
+        self._removals.settle(course.newest_ms, self._pending_of)
         is_control = batch.is_control
         known_keys = {} if is_control or is_pending(batch, self._profile) else self._known_keys
         partition, path, position = self._history.offsets_partition, segment.path, batch.position
@@ -206,7 +205,7 @@ class HistoryReader:
 
     def finish(self) -> PartitionHistory:
         self._note_passed()
-        self._settle_removals()
+        self._removals.settle(None, self._pending_of)
         self._course.end()
         self._history.state = self._replayer.finish()
         for group in self._history.groups.values():
@@ -222,8 +221,10 @@ class HistoryReader:
         if self._passing is not None:
             self._course.passed(self._passing.passage)
 
-    def _settle_removals(self) -> None:
-        self._removals.settle({key for keys in self._pending.values() for key in keys})
+    def _pending_of(self, group_id: str) -> set[OffsetKey]:
+        """Offset keys of the group in open transactions."""
+        of_producers = (self._pending.get(producer_id, ()) for producer_id in self._group(group_id).producers)
+        return {key for keys in of_producers for key in keys if key.group_id == group_id}
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen

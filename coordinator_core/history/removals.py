@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from heapq import heappop, heappush
 
 from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.history.model import Removal, Version
@@ -19,7 +20,9 @@ class Removals:
         """``pending_protects``: a sweep leaves an offset alone while an open transaction commits it."""
         self._pending_protects = pending_protects
         self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
-        self._removed: list[Removal] = []
+        self._removed: dict[str, list[Removal]] = {}
+        self._ends: list[tuple[int, str]] = []
+        """A heap of times (epoch ms) and groups; the time of a group's last removal is there, and earlier ones."""
 
     def hold(self, key: OffsetKey, version: Version) -> None:
         """The group has this value now."""
@@ -35,37 +38,45 @@ class Removals:
 
     def remove(self, removal: Removal) -> None:
         """The group has lost an offset."""
-        self._held.get(removal.offset_key.group_id, {}).pop(removal.offset_key, None)
-        self._removed.append(removal)
+        group_id, now = removal.offset_key.group_id, removal.place.timestamp_ms
+        self._held.get(group_id, {}).pop(removal.offset_key, None)
+        removed = self._removed.setdefault(group_id, [])
+        if not removed or removed[-1].place.timestamp_ms != now:
+            heappush(self._ends, (now, group_id))
+        removed.append(removal)
 
-    def is_due(self, now_ms: int) -> bool:
-        """Whether what was lost was lost in an act that is over at ``now_ms``."""
-        return bool(self._removed) and now_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS
+    def settle(self, now_ms: int | None, pending: Callable[[str], Collection[OffsetKey]]) -> None:
+        """Tell the removals of each group whose last act is over at ``now_ms`` (``None``: of all) how many offsets the
+        group has left, and the ages of what went and what stayed.
 
-    def settle(self, pending: Collection[OffsetKey]) -> None:
-        """Tell the removals how many offsets their groups have left, and the ages of what went and what stayed.
-
-        ``pending`` are the offset keys of open transactions.
+        Other groups make no difference, so that a group reads the same alone. ``pending`` gives the offset keys of a
+        group in open transactions.
         """
-        removed, self._removed = self._removed, []
-        survivors: dict[str, tuple[int, int | None]] = {}
+        while self._ends and (now_ms is None or now_ms > self._ends[0][0] + ONE_ACT_MS):
+            last_ms, group_id = heappop(self._ends)
+            removed = self._removed.get(group_id)
+            if removed is not None and removed[-1].place.timestamp_ms == last_ms:
+                del self._removed[group_id]
+                self._settle(removed, pending(group_id) if self._pending_protects else ())
+
+    def _settle(self, removed: list[Removal], pending: Collection[OffsetKey]) -> None:
+        """``removed`` are all removals of one group since the last call for it."""
+        first = removed[0]
+        held = {
+            key: value
+            for key, (value, since) in self._held.get(first.offset_key.group_id, {}).items()
+            if since < first.place.record_offset
+        }
+        ages = [
+            _ages(first.condition, key, value, first.place.timestamp_ms)[0]
+            for key, value in held.items()
+            if key not in pending
+        ]
+        survivor_age = max((age for age in ages if age is not None), default=None)
         for removal in removed:
             now = removal.place.timestamp_ms
             removal.age_ms, removal.expired_ms_ago = _ages(removal.condition, removal.offset_key, removal.value, now)
-            group_id = removal.offset_key.group_id
-            if group_id not in survivors:
-                held = {
-                    key: value
-                    for key, (value, since) in self._held.get(group_id, {}).items()
-                    if since < removal.place.record_offset
-                }
-                ages = [
-                    _ages(removal.condition, key, value, now)[0]
-                    for key, value in held.items()
-                    if not (self._pending_protects and key in pending)
-                ]
-                survivors[group_id] = len(held), max((age for age in ages if age is not None), default=None)
-            removal.left, removal.survivor_age_ms = survivors[group_id]
+            removal.left, removal.survivor_age_ms = len(held), survivor_age
 
 
 def _ages(condition: Condition, key: OffsetKey, value: CommittedOffset, now_ms: int) -> tuple[int | None, int | None]:

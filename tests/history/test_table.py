@@ -41,7 +41,7 @@ from coordinator_core.releases import Profile, profile_for_release
 from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
-from tests.history.logs import DAY, T0, Client, Log
+from tests.history.logs import DAY, HOUR, T0, Client, Log
 
 Row = dict[str, Any]
 
@@ -215,6 +215,41 @@ def test_a_control_record_that_ends_no_transaction(release: str, key: bytes, sta
     # Both are valid from the COMMIT marker on, at 5, and the tombstone is at 7.
     lost = [(row["committed_offset"], row["valid_from"], row["valid_to"]) for row in rows if row["group_id"] == "lost"]
     assert lost == ([(5, 5, 7), (6, 5, None)] if stays_open else [])
+
+
+def rows_of(log: Log, directory: Path, release: str, group: str) -> list[Row]:
+    """The rows of a group, which are the same in the table of everything, in small portions, and alone."""
+    snapshot, profile = discover([str(log.write(directory))]), profile_for_release(release)
+    rows = [row for row in check(snapshot, profile) if row["group_id"] == group]
+    assert sorted(tabled(snapshot, profile, groups=frozenset([group])), key=_place) == rows
+    return rows
+
+
+def test_removals_of_other_groups_make_no_difference(tmp_path: Path) -> None:
+    """A group loses two offsets one after the other, 40 ms apart; another one loses one between them."""
+    log, keys = Log(), {("t", 0): 1, ("u", 0): 1}
+    log.commit("a", keys).commit("b", keys).wait(HOUR).tombstones("a", ("t", 0))
+    log.wait(20).tombstones("b", ("t", 0)).wait(20).tombstones("a", ("u", 0))
+    log.wait(5000).commit("c", keys)
+    first, _ = rows_of(log, tmp_path, "3.9.2", "a")
+    assert first["cause_evidence"] == "offsets that went: 1; that stayed in the group: 1"
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_stays_is_what_was_there_when_an_offset_went(is_open: bool, tmp_path: Path) -> None:
+    """An offset that a sweep would have taken, too, stays, and is committed anew 40 ms later: no sweep has been
+    there, unless a transaction was open. Another group loses an offset in between."""
+    log = Log().commit("a", {("t", 0): 1, ("u", 0): 1}).wait(1000).commit("b", {("t", 0): 1}).wait(8 * DAY)
+    if is_open:
+        log.commit("a", {("u", 0): 2}, producer_id=7).wait(1000)
+    log.tombstones("a", ("t", 0)).wait(20).tombstones("b", ("t", 0)).wait(20)
+    if is_open:
+        log.marker(ControlType.COMMIT, 7)
+    else:
+        log.commit("a", {("u", 0): 2})
+    log.wait(5000).commit("c", {("x", 0): 1})
+    causes = [row["cause"] for row in rows_of(log, tmp_path, "4.3.1", "a") if row["topic"] == "t"]
+    assert causes == ["expiry" if is_open else "topic deletion"]
 
 
 @pytest.fixture
