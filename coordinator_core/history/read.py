@@ -7,7 +7,8 @@ than the headers, and the keys of tombstones, which tell what else was deleted a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -164,6 +165,7 @@ class HistoryReader:
         self._notes_others = deletions is not None
         self._deletions = deletions or Deletions()
         self._topic_names = dict(topic_names)
+        self._own_topic_names: dict[str, dict[str, str]] = {}
         self._passing = passing
         self._texts = texts
         self._long_names: dict[str, str] = {}
@@ -213,7 +215,8 @@ class HistoryReader:
             if group.assigned is not None:
                 # Commits name topics, too.
                 ids = {version.last.topic_id: key.topic for key, version in group.all_versions()}
-                names = self._topic_names | {topic_id: name for topic_id, name in ids.items() if topic_id is not None}
+                named = {topic_id: name for topic_id, name in ids.items() if topic_id is not None}
+                names = ChainMap(named, self._topic_names_of(group.group_id))
                 group.members = members_of(self._history.state.groups.get(group.group_id), names)
         return self._history
 
@@ -277,8 +280,13 @@ class HistoryReader:
     def _members_of(self, group_id: str, group: Group | None) -> tuple[Member, ...]:
         found = self._members.get(group_id)
         if found is None:
-            found = self._members[group_id] = members_of(group, self._topic_names)
+            found = self._members[group_id] = members_of(group, self._topic_names_of(group_id))
         return found
+
+    def _topic_names_of(self, group_id: str) -> MutableMapping[str, str]:
+        """Names by topic id. Records of other groups tell the group nothing, so that it reads the same alone."""
+        own = self._own_topic_names.get(group_id)
+        return self._topic_names if own is None else ChainMap(own, self._topic_names)
 
     def _offset(
         self, batch: Batch, records: Sequence[Record], record: Record, place: Place, meaning: OffsetRecord
@@ -414,7 +422,8 @@ class HistoryReader:
         self, group_id: str, record: GroupRecord, place: Place, before: Group | None, members: tuple[Member, ...]
     ) -> None:
         if record.key_type == 4 and record.value is not None:
-            self._topic_names.update({topic["topicId"]: topic["topicName"] for topic in record.value["topics"]})
+            names = self._own_topic_names.setdefault(group_id, {})
+            names.update({topic["topicId"]: topic["topicName"] for topic in record.value["topics"]})
         if record.key_type not in _GROUP_TYPES:
             if record.key_type == _ASSIGNMENT_TYPE:
                 self._group(group_id).assigned = place

@@ -252,6 +252,52 @@ def test_what_stays_is_what_was_there_when_an_offset_went(is_open: bool, tmp_pat
     assert causes == ["expiry" if is_open else "topic deletion"]
 
 
+@pytest.mark.parametrize(("named_by", "owners"), [("a", [None, None]), ("b", ["A", "B"])])
+@pytest.mark.parametrize("only_commits", [False, True])
+def test_a_group_tells_the_names_of_its_own_topics(
+    only_commits: bool, named_by: str, owners: list[str | None], tmp_path: Path
+) -> None:
+    """The group b has two members, whose assignments have topic ids; a record of type 4 names the topic."""
+    topic = "AAAAAAAAAAAAAAAAAAAAAQ"
+    names = {"topics": [{"topicId": topic, "topicName": "orders", "numPartitions": 2, "partitionMetadata": []}]}
+    log = Log().modern((3, {"groupId": named_by}, {"epoch": 1}), (4, {"groupId": named_by}, names))
+    log.modern(*(modern_member("b", one) for one in "AB"), (3, {"groupId": "b"}, {"epoch": 2}))
+    log.modern(*(modern_assignment("b", one, topic, at) for at, one in enumerate("AB")))
+    for number in (0, 1):
+        log.wait(1000).commit("b", {("orders", number): 5})
+    if not only_commits:
+        log.wait(1000).tombstones("b", ("other", 0))
+    rows = rows_of(log, tmp_path, "4.0.0", "b")
+    assert [row["member_id"] for row in rows] == owners
+
+
+def modern_member(group: str, member: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    value = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": member,
+        "clientHost": "/10.0.0.1",
+        "subscribedTopicNames": ["orders"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 300_000,
+        "serverAssignor": None,
+    }
+    return 5, {"groupId": group, "memberId": member}, value
+
+
+def modern_assignment(
+    group: str, member: str, topic_id: str, partition: int
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    value = {
+        "memberEpoch": 2,
+        "previousMemberEpoch": 1,
+        "state": 0,
+        "assignedPartitions": [{"topicId": topic_id, "partitions": [partition]}],
+        "partitionsPendingRevocation": [],
+    }
+    return 8, {"groupId": group, "memberId": member}, value
+
+
 @pytest.fixture
 def malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log with names that are no UTF-8, some of them late."""
