@@ -2,12 +2,14 @@
 
 A kernel takes what is plain, commits outside transactions whose writers are known. The rest comes one record after the
 other: records of groups, which tell the writers, go through :class:`~coordinator_core.history.read.HistoryReader`.
-A group of which more than commits is in the log (tombstones, transactions) is *special*: its history is read by
-:func:`~coordinator_core.history.read.read_history`, and what was taken of it does not count.
+A group of which more than commits is in the log (tombstones, transactions), or with a commit in another segment than
+its record offset says, is *special*: its history is read by :func:`~coordinator_core.history.read.read_history`, and
+what was taken of it does not count.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import NamedTuple
@@ -96,6 +98,7 @@ class _Through(Passing):
         """``names_writer`` sets the writer of all commits of a group, by row; false where each has its own. Versions go
         to ``spill`` in the ``thread``."""
         super().__init__(())
+        self._bases = [segment.base_offset for segment in log.segments]
         self._path = log.segments[0].path if log.segments else ""
         self._allowance = standing_allowance(log.size)
         self._most_metadata = _MOST_METADATA_BYTES
@@ -120,6 +123,18 @@ class _Through(Passing):
         self._spilling: Future[None] = Future()
         self._spilling.set_result(None)
         self._spare = new_rows("ClosedVersion", _ROWS)
+
+    def __call__(
+        self, view: memoryview, first: int, position: int, expected: int, last_offset: int, *, is_cut: bool
+    ) -> tuple[int, int]:
+        # Of what the kernel takes the record offset tells the segment, so none may be below the segment's base offset.
+        if expected < self._bases[self.segment_of(last_offset)]:
+            return position, expected
+        return super().__call__(view, first, position, expected, last_offset, is_cut=is_cut)
+
+    def segment_of(self, record_offset: int) -> int:
+        """Number of the segment in whose range a record offset is."""
+        return max(bisect_right(self._bases, record_offset) - 1, 0)
 
     def _through(self, data: Bytes, position: int, positions: Int64s | None) -> tuple[int, int]:
         is_unpacked = positions is not None
@@ -224,7 +239,12 @@ class _Taker(HistoryReader):
         key = meaning.offset_key
         if meaning.value is None:
             self._deletions.add(record.timestamp_ms, key.group_id, key.topic)
-        elif batch.producer_id == NO_PRODUCER_ID and not batch.is_transactional and key.group_id not in self._special:
+        elif (
+            batch.producer_id == NO_PRODUCER_ID
+            and not batch.is_transactional
+            and key.group_id not in self._special
+            and self._log.segments[self._through.segment_of(record.offset)].path == place.segment
+        ):
             group = self._replayer.group(key.group_id)
             members = self._members_of(key.group_id, group)
             writer = self._writer(group, members, owner_of(members, key))

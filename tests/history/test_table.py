@@ -31,7 +31,7 @@ from coordinator_core.kernels import gather_requests
 from coordinator_core.kernels.arrays import new_rows
 from coordinator_core.kernels.mode import UNCOMPILED
 from coordinator_core.log import reader, windows
-from coordinator_core.log.discovery import discover
+from coordinator_core.log.discovery import CLEAN_SHUTDOWN_FILE, discover
 from coordinator_core.log.limits import STANDING_VARIABLE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, Snapshot
@@ -46,7 +46,7 @@ from tests.history.logs import DAY, HOUR, T0, Client, Log
 Row = dict[str, Any]
 
 
-def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
+def one_by_one(snapshot: Snapshot, profile: Profile, on_damage: OnDamage = OnDamage.SALVAGE) -> list[Row]:
     """The rows by the reference: a history of each group, record after record."""
     deletions = Deletions()
     groups = [
@@ -58,7 +58,7 @@ def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
             groups=None,
             deletions=deletions,
             topic_names=snapshot.topic_names,
-            on_damage=OnDamage.SALVAGE,
+            on_damage=on_damage,
             damage=[],
             texts=PackedTexts(),
         ).groups.values()
@@ -68,8 +68,8 @@ def one_by_one(snapshot: Snapshot, profile: Profile) -> list[Row]:
     return [row for group in groups for row in history_rows(group)]
 
 
-def tabled(snapshot: Snapshot, profile: Profile, **how: Any) -> list[Row]:
-    asked = Asked(profile, snapshot.topic_names, OnDamage.SALVAGE, **how)
+def tabled(snapshot: Snapshot, profile: Profile, on_damage: OnDamage = OnDamage.SALVAGE, **how: Any) -> list[Row]:
+    asked = Asked(profile, snapshot.topic_names, on_damage, **how)
     tables = [part.table for part in history_parts(snapshot, asked, [])]
     assert all(table.schema.equals(HISTORY) for table in tables)
     for table in tables:
@@ -296,6 +296,36 @@ def modern_assignment(
         "partitionsPendingRevocation": [],
     }
     return 8, {"groupId": group, "memberId": member}, value
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # The first segment reaches into the range of the second, or the second begins in that of the first.
+        ([0, 1, 2, 12, 13], [14, 15]),
+        ([0, 1, 2], [6, 7, 8, 10, 11]),
+        # What was read already is passed over.
+        ([0, 1, 12], [10, 11, 12, 13, 14]),
+    ],
+)
+def test_segments_that_overlap(first: list[int], second: list[int], magic: int, tmp_path: Path) -> None:
+    """A broker reads them after a clean shutdown, and a row has the segment with the record."""
+    log = Log(magic=magic, commit_version=1)
+    for base, offsets in ((0, first), (10, second)):
+        if base:
+            log.roll().base = base
+        for offset in offsets:
+            log.next_offset = offset
+            log.wait(1000).commit(f"group-{offset}" if offset % 2 else "both", {("orders", 0): 100 - offset})
+    log.write(tmp_path)
+    (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
+    snapshot, profile = discover([str(tmp_path)]), profile_for_release("3.9.2")
+    expected = sorted(one_by_one(snapshot, profile, OnDamage.RECOVER), key=_place)
+    assert sorted(tabled(snapshot, profile, OnDamage.RECOVER), key=_place) == expected
+    read = {(row["record_offset"], row["segment"]) for row in expected}
+    behind = [offset for offset in second if offset > first[-1]]
+    assert read == {(offset, f"{base:020d}.log") for base, offsets in ((0, first), (10, behind)) for offset in offsets}
 
 
 @pytest.fixture
