@@ -75,9 +75,12 @@ class Judge:
         self.find_sweeps(groups)
 
     def find_sweeps(self, groups: Iterable[GroupHistory]) -> None:
-        """Find the sweeps in offsets partitions of which these are all groups, once everything is learned."""
+        """Find the sweeps in offsets partitions of which these are all groups, once everything is learned.
+
+        Another sweep beside an act does not make it one: else the order of groups would decide.
+        """
         for act in [act for group in groups for act in acts_of(group.removals)]:
-            expiry = self._expiry(act, act[0])
+            expiry = self._expiry(act, act[0], trusts_sweeps=False)
             if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
                 self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
 
@@ -164,13 +167,17 @@ class Judge:
         first = replace(first, others=(*first.others, *others))
         return replace(first, certainty=Certainty.POSSIBLE) if others else first
 
-    def _expiry(self, act: Sequence[Removal], removal: Removal) -> End | None:
-        """Expiry, if a sweep could have removed the offset; merely possible where nothing speaks for it."""
+    def _expiry(self, act: Sequence[Removal], removal: Removal, *, trusts_sweeps: bool = True) -> End | None:
+        """Expiry, if a sweep could have removed the offset; merely possible where nothing speaks for it.
+
+        ``trusts_sweeps``: a sweep that was found at that moment does.
+        """
         late = removal.expired_ms_ago
         if late is not None:
             if late < 0:
                 return None
-            sure = Certainty.CERTAIN if late <= _SWEEPS_MS or self._sweeps_beside(removal) else Certainty.POSSIBLE
+            is_swept = late <= _SWEEPS_MS or (trusts_sweeps and self._sweeps_beside(removal))
+            sure = Certainty.CERTAIN if is_swept else Certainty.POSSIBLE
             return self._by_expiry(removal, sure, f"its own expire timestamp passed {span(late)} before")
         if removal.age_ms is None or removal.age_ms < SHORTEST_RETENTION_MS:
             return None
@@ -205,7 +212,7 @@ class Judge:
         if alike:
             why += f", and offsets of {len(alike)} more groups went at that age"
             return self._by_expiry(removal, Certainty.LIKELY, why)
-        if self._sweeps_beside(removal):
+        if trusts_sweeps and self._sweeps_beside(removal):
             why += ", and a sweep removed offsets of other groups at that moment"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         sure = Certainty.LIKELY if age >= default else Certainty.POSSIBLE

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
+from pathlib import Path
 
 import pytest
 
-from coordinator_core.history.model import ChangeKind, End, EndKind, GroupHistory
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.model import ChangeKind, Deletions, End, EndKind, GroupHistory
+from coordinator_core.history.read import read_history
+from coordinator_core.history.removals import ONE_ACT_MS
+from coordinator_core.log.discovery import discover
+from coordinator_core.releases import profile_for_release
 from tests.cases import CASES, CORPUS, Case
-from tests.history.logs import case_histories
+from tests.history.logs import DAY, MINUTE, T0, Log, case_histories
 
 DELETED, OFFSETS, TOPIC, EXPIRED = (
     EndKind.DELETE_GROUPS,
@@ -132,3 +139,31 @@ def test_one_group_alone_is_read_as_it_is_among_all() -> None:
         alone = case_histories(case, [group_id])
         assert list(alone) == [group_id]
         assert [end.kind for end in ends(alone[group_id])] == [end.kind for end in ends(everything[group_id])]
+
+
+def test_the_order_of_groups_makes_no_difference(tmp_path: Path) -> None:
+    """A sweep that is certain of the first group speaks for the second, 25 ms later, and not for the third."""
+    log, kept = Log(at=T0 - T0 % ONE_ACT_MS), ("kept", 1)
+    end = log.at + 2 * DAY
+    log.commit("c", {("c", 0): 0, kept: 0}).commit("b", {("b", 0): 0, kept: 0})
+    # The value has its own expire timestamp.
+    log.at, log.commit_version = end - DAY - 1000, 1
+    log.commit("a", {("a", 0): 1})
+    log.commit_version = 3
+    for group, age in (("c", 85), ("b", 70)):
+        log.at = end - age * MINUTE
+        log.commit(group, {(group, 0): 1, kept: 1})
+    log.at = end - MINUTE
+    log.commit("c", {kept: 2}).commit("b", {kept: 2})
+    for number, group in enumerate("abc"):
+        log.at = end + number * ONE_ACT_MS
+        log.tombstones(group, (group, 0))
+    (partition,) = discover([str(log.write(tmp_path))]).partitions
+    profile = profile_for_release("3.9.2")
+    for order in permutations("abc"):
+        deletions = Deletions()
+        groups = read_history(partition, profile, groups=None, deletions=deletions, topic_names={}, damage=[]).groups
+        Judge(profile, deletions).judge([groups[one] for one in order])
+        found = {one: end for one in "abc" for end in ends(groups[one])}
+        assert {end.kind for end in found.values()} == {EXPIRED}
+        assert [found[one].certainty.value for one in "abc"] == ["certain", "likely", "possible"], order
