@@ -41,7 +41,10 @@ class App:
         known, rest = option.parse_known_args(argv)
         exit_code, error = int(ExitCode.USAGE), "it does not take these arguments"
         try:
-            exit_code, error = self._run(self.parse_arguments(rest))
+            arguments = self.parse_arguments(rest)
+            # What an interrupt leaves: another attempt may end well.
+            exit_code, error = int(ExitCode.INTERNAL), f"{self.program}: interrupted"
+            exit_code, error = self._run(arguments)
         finally:
             if known.outcome:
                 outcome = {"exit_code": exit_code, "error": error, "application_id": Session.application_id}
