@@ -23,11 +23,11 @@ def note_registration(run: str, catalog: str, namespace: str) -> None:
 
 
 def forget_registration(run: str, catalog: str, namespace: str) -> None:
-    """Remove the note; none there is fine."""
+    """Remove the note; none there is fine. Its directory stays where another process notes something meanwhile."""
     directory = beside(run, CATALOGS_DIRECTORY)
     storage.delete(_note(directory, catalog, namespace))
-    if storage.stat(directory) is not None and not storage.list_directory(directory, missing_ok=True):
-        storage.delete(directory)
+    if storage.is_local(directory):
+        storage.remove_empty([storage.local_path(directory)])
 
 
 def is_registered(run: str, *, besides: Registry | None = None) -> bool:
