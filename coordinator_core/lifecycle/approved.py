@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
+from coordinator_core.jsontext import parse_json
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
@@ -88,11 +90,13 @@ def read_plan(path: str, digest: str) -> PlannedCompaction:
     """The plan at ``path``; :class:`UsageError` when it is none, or not the one with this digest."""
     if not storage.exists(path):
         raise UsageError(f"{path}: no such file")
-    found = _sha256(path)
+    # The bytes of this digest and no others: the file may be another one a moment later.
+    content = bytes(storage.read(path))
+    found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise UsageError(f"{path} is not the plan that was approved: its SHA-256 is {found}, not {digest}")
     try:
-        document = files.read_json(path)
+        document = parse_json(content)
         version = document["plan_version"]
         if version != PLAN_VERSION:
             raise UsageError(f"{path}: compaction plan of version {version}, this is for {PLAN_VERSION}")
@@ -105,12 +109,21 @@ def read_plan(path: str, digest: str) -> PlannedCompaction:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a compaction plan: {error!r}") from None
-    if not storage.exists(pin_path) or _sha256(pin_path) != pinned:
-        raise UsageError(f"{pin_path}: the snapshot manifest of the plan is gone or another one")
-    pin = read_pin(pin_path)
+    pin = _read_pinned(pin_path, pinned)
     if any(segment.path not in pin.fingerprints for segment in pin.snapshot.segments):
         raise UsageError(f"{pin_path}: a plan needs a snapshot manifest with the fingerprints of the planned segments")
     return PlannedCompaction(digest, document, pin, options)
+
+
+def _read_pinned(path: str, sha256: str) -> Pin:
+    """The snapshot manifest of these bytes: read from a copy of what was hashed, as the file may be replaced."""
+    content = bytes(storage.read(path)) if storage.exists(path) else b""
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise UsageError(f"{path}: the snapshot manifest of the plan is gone or another one")
+    with TemporaryDirectory(prefix="regroup-") as directory:
+        copy = storage.join(directory, storage.split(path)[1])
+        storage.write_atomic(copy, content)
+        return read_pin(copy)
 
 
 def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:
