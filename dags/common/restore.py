@@ -158,10 +158,13 @@ def _applied(planned: Planned) -> str:
     return storage.join(planned["directory"], "applied")
 
 
-def verify(planned: Planned, params: Mapping[str, Any]) -> bool:
-    """Proves from the log that exactly the plan was written."""
+def verify(planned: Planned, params: Mapping[str, Any]) -> str:
+    """Proves from the log that exactly the plan was written; returns its digest.
+
+    The digest says what was verified. A result stays when tasks are cleared, until its own task begins again.
+    """
     _verify(_applied(planned), params)
-    return True
+    return str(planned["digest"])
 
 
 def _verify(directory: str, params: Mapping[str, Any]) -> None:
@@ -173,8 +176,8 @@ def _verify(directory: str, params: Mapping[str, Any]) -> None:
     )
 
 
-def rollback(planned: Planned, verified: bool | None, params: Mapping[str, Any]) -> None:
-    """Undoes an apply that failed, was killed or does not hold; does nothing when it is verified.
+def rollback(planned: Planned, verified: str | None, params: Mapping[str, Any]) -> None:
+    """Undoes an apply that failed, was killed or does not hold; does nothing when this plan is the ``verified`` one.
 
     It runs when the plan was approved and an apply may have begun. So a journal that is not here is an error, not
     good news: it may lie on the disk of another worker.
@@ -182,7 +185,7 @@ def rollback(planned: Planned, verified: bool | None, params: Mapping[str, Any])
     from coordinator_core import storage
     from coordinator_core.drill.journal import JOURNAL, journal_bytes, of_kind
 
-    if verified:
+    if verified == planned["digest"]:
         log.info("verified: there is nothing to undo")
         return
     _, settings = _cluster(params)

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from coordinator_core.drill.journal import JOURNAL
+from coordinator_core.restore.model import Plan, write_plan
 from dags.common import restore
 from dags.common.clusters import CLUSTERS_ENV, load_clusters
 from dags.common.command import regroup
@@ -67,19 +68,58 @@ def test_what_a_command_says_is_in_the_error(directory: Path) -> None:
         regroup("restore", "apply", str(directory / "plan.json"), "--bootstrap-server", "127.0.0.1:1")
 
 
+def begun(directory: Path, digest: str, *groups: str) -> Path:
+    """The journal of an apply of this plan that has begun these groups."""
+    journal = directory / "applied" / JOURNAL
+    journal.parent.mkdir(exist_ok=True)
+    events: list[dict[str, Any]] = [{"event": "restore", "journal_version": 1, "plan_digest": digest}]
+    events += [{"event": "begin", "group_id": group, "action": "update", "offset_keys": 1} for group in groups]
+    journal.write_text("".join(json.dumps({"at_ms": 1, **event}) + "\n" for event in events))
+    return journal
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Commands of ``regroup restore`` that were run, each with the groups that were begun by then. They do nothing; the
+    plan of a rollback is empty."""
+    said: list[str] = []
+
+    def run(*words: str, connection: str) -> int:
+        assert connection == "k"
+        said.append(words[1])
+        if words[1] == "rollback":
+            groups = [json.loads(line).get("group_id") for line in Path(words[2], JOURNAL).read_text().splitlines()]
+            said[-1] += " " + ",".join(group for group in groups if group)
+            write_plan(words[4], Plan("rollback", "c", "t", "s", {}, 1, ()))
+        return 0
+
+    monkeypatch.setattr(restore, "regroup", run)
+    return said
+
+
 def test_the_teardown_knows_what_an_apply_has_begun(directory: Path) -> None:
     planned, params = {"directory": str(directory), "digest": "d"}, filled()
-    restore.rollback(planned, True, params)
+    restore.rollback(planned, "d", params)
     with pytest.raises(AirflowException, match="nobody knows whether something was written") as raised:
         restore.rollback(planned, None, params)
     # Another attempt may come to the right worker.
     assert not isinstance(raised.value, AirflowFailException)
-    journal = directory / "applied" / JOURNAL
-    journal.parent.mkdir()
-    first = {"at_ms": 1, "event": "restore", "journal_version": 1, "plan_digest": "d"}
-    for text in ("", '{"at_ms": 1, "ev', json.dumps(first) + "\n"):
+    journal = begun(directory, "d")
+    whole = journal.read_text()
+    for text in ("", '{"at_ms": 1, "ev', whole):
         journal.write_text(text)
         restore.rollback(planned, None, params)
     journal.write_text("{}\n")
     with pytest.raises(AirflowFailException, match="damaged input"):
         restore.rollback(planned, None, params)
+
+
+def test_the_proof_of_an_earlier_plan_keeps_nothing(directory: Path, commands: list[str]) -> None:
+    """A proved run of which ``plan`` was cleared, and whose second apply failed: ``verify`` did not begin again."""
+    planned = {"directory": str(directory), "digest": "first"}
+    verified = restore.verify(planned, filled())
+    restore.rollback(planned, verified, filled())
+    assert commands == ["verify"]
+    begun(directory, "second", "a")
+    restore.rollback(planned | {"digest": "second"}, verified, filled())
+    assert commands == ["verify", "rollback a"]
