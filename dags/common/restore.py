@@ -144,11 +144,13 @@ def _apply(plan_path: str, digest: str, directory: str, params: Mapping[str, Any
 
 def check(planned: Planned, params: Mapping[str, Any]) -> None:
     """Reads again everything that the approved plan rests on; nothing is written."""
+    _refuse_undone(planned)
     _apply(planned["plan"], planned["digest"], _applied(planned), params)
 
 
 def apply(planned: Planned, params: Mapping[str, Any]) -> None:
     """Carries the approved plan out, or goes on with it."""
+    _refuse_undone(planned)
     _apply(planned["plan"], planned["digest"], _applied(planned), params, "--execute")
 
 
@@ -156,6 +158,27 @@ def _applied(planned: Planned) -> str:
     from coordinator_core import storage
 
     return storage.join(planned["directory"], "applied")
+
+
+def _refuse_undone(planned: Planned) -> None:
+    """A plan of which something was undone is over: its journal has groups as written that are so no more."""
+    if _has_begun(undoing := _undoing(planned)):
+        raise AirflowFailException(f"the plan was applied and undone, so plan again: {undoing}")
+
+
+def _undoing(planned: Planned) -> str:
+    """Path of the journal of the way back."""
+    from coordinator_core import storage
+    from coordinator_core.drill.journal import JOURNAL
+
+    return storage.join(planned["directory"], "rolled-back", JOURNAL)
+
+
+def _has_begun(journal: str) -> bool:
+    from coordinator_core import storage
+    from coordinator_core.drill.journal import journal_bytes
+
+    return storage.exists(journal) and bool(journal_bytes(journal))
 
 
 def verify(planned: Planned, params: Mapping[str, Any]) -> str:
@@ -183,7 +206,7 @@ def rollback(planned: Planned, verified: str | None, params: Mapping[str, Any]) 
     good news: it may lie on the disk of another worker.
     """
     from coordinator_core import storage
-    from coordinator_core.drill.journal import JOURNAL, journal_bytes, of_kind
+    from coordinator_core.drill.journal import JOURNAL, of_kind
 
     if verified == planned["digest"]:
         log.info("verified: there is nothing to undo")
@@ -203,9 +226,8 @@ def rollback(planned: Planned, verified: str | None, params: Mapping[str, Any]) 
     if not begun:
         log.info("nothing was written: there is nothing to undo")
         return
-    undoing = storage.join(undone, JOURNAL)
     # One that has begun goes on with its own plan.
-    if not (storage.exists(undoing) and journal_bytes(undoing)):
+    if not _has_begun(_undoing(planned)):
         regroup("restore", "rollback", applied, "--output", path, connection=settings.connection)
     made, digest = _read(path)
     if (obstacle := made.obstacle()) is not None:

@@ -123,3 +123,19 @@ def test_the_proof_of_an_earlier_plan_keeps_nothing(directory: Path, commands: l
     begun(directory, "second", "a")
     restore.rollback(planned | {"digest": "second"}, verified, filled())
     assert commands == ["verify", "rollback a"]
+
+
+def test_what_was_undone_is_not_applied_again(directory: Path, commands: list[str]) -> None:
+    planned = {"directory": str(directory), "digest": "d", "plan": "plan.json"}
+    undoing = directory / "rolled-back" / JOURNAL
+    undoing.parent.mkdir()
+    # One that was killed before its first line has undone nothing.
+    undoing.touch()
+    restore.check(planned, filled())
+    restore.apply(planned, filled())
+    assert commands == ["apply", "apply"]
+    undoing.write_text("{}\n")
+    for task in (restore.check, restore.apply):
+        with pytest.raises(AirflowFailException, match=r"applied and undone, so plan again: .*rolled-back/journal"):
+            task(planned, filled())
+    assert commands == ["apply", "apply"]
