@@ -19,7 +19,7 @@ from typing import Any
 from coordinator_core import storage
 from coordinator_core.claims import Claim
 from coordinator_core.cluster.files import sync_directory
-from coordinator_core.errors import UsageError, not_written
+from coordinator_core.errors import ExitCode, RegroupError, UsageError, not_written
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.topology import is_topic_name
@@ -31,8 +31,10 @@ CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
 
 
-class CaptureBusyError(UsageError):
-    """Another capture writes to the directory."""
+class CaptureBusyError(RegroupError):
+    """Another capture writes to the directory. It ends: trying again helps."""
+
+    exit_code = ExitCode.INTERNAL
 
 
 class CaptureDirectory:

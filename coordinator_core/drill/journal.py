@@ -36,8 +36,10 @@ Event = dict[str, Any]
 """``at_ms`` (epoch milliseconds), ``event``, and the fields that ``docs/drill.md`` lists for that kind of event."""
 
 
-class JournalBusyError(UsageError):
-    """Another process writes to the journal."""
+class JournalBusyError(RegroupError):
+    """Another process writes to the journal. It ends: trying again helps."""
+
+    exit_code = ExitCode.INTERNAL
 
 
 class JournalWriteError(RegroupError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,15 @@ from dags.common.links import linked
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
+    from coordinator_core.drill.journal import Journal
     from coordinator_core.restore.model import Plan
 
 log = logging.getLogger(__name__)
 
 LINES = 60
 """Lines of the plan that the approval page has."""
+WAIT_SECONDS, LOOK_SECONDS = 600.0, 5.0
+"""Wait of the teardown for an apply that still writes, and how often it looks."""
 
 _RULES = {"profile": None, "kafka_version": None, "coordinator": None}
 
@@ -206,21 +210,51 @@ def rollback(planned: Planned, verified: str | None, params: Mapping[str, Any]) 
     good news: it may lie on the disk of another worker.
     """
     from coordinator_core import storage
-    from coordinator_core.drill.journal import JOURNAL, of_kind
+    from coordinator_core.drill.journal import JOURNAL
 
     if verified == planned["digest"]:
         log.info("verified: there is nothing to undo")
         return
-    _, settings = _cluster(params)
-    applied = _applied(planned)
-    undone, path = (storage.join(planned["directory"], name) for name in ("rolled-back", "rollback.json"))
-    if not storage.exists(journal := storage.join(applied, JOURNAL)):
+    if not storage.exists(journal := storage.join(_applied(planned), JOURNAL)):
         raise AirflowException(
             f"no journal on worker {socket.gethostname()}, so nobody knows whether something was written: {journal}. "
             "Look at the worker of apply, and run regroup restore rollback there"
         )
+    with _taken(journal):
+        _roll_back(planned, params)
+
+
+def _taken(journal: str) -> Journal:
+    """The journal of an apply that has ended: nothing is written any more while it is ours.
+
+    ``JournalBusyError``, which is retried, when the apply goes on.
+    """
+    from coordinator_core.drill.journal import JournalBusyError
+    from coordinator_core.drill.shared_journal import open_journal
+
+    deadline = time.monotonic() + WAIT_SECONDS
+    told = False
+    while True:
+        try:
+            return open_journal(journal, "an apply")
+        except JournalBusyError as error:
+            if time.monotonic() > deadline:
+                raise
+            if not told:
+                log.info("waiting at most %d s: %s", WAIT_SECONDS, error)
+                told = True
+        time.sleep(LOOK_SECONDS)
+
+
+def _roll_back(planned: Planned, params: Mapping[str, Any]) -> None:
+    from coordinator_core import storage
+
+    _, settings = _cluster(params)
+    applied = _applied(planned)
+    undone, path = (storage.join(planned["directory"], name) for name in ("rolled-back", "rollback.json"))
     with final_errors():
         from coordinator_core.cluster.restore_apply import begun_apply
+        from coordinator_core.drill.journal import of_kind
 
         begun = of_kind(begun_apply(applied, planned["digest"]), "begin")
     if not begun:

@@ -351,7 +351,8 @@ def test_a_capture_goes_on_when_the_clock_went_back(
 
 
 def test_of_two_captures_into_one_directory_the_second_is_refused(place: Place, tmp_path: Path) -> None:
-    with snapshot.CaptureDirectory.opened(tmp_path), pytest.raises(UsageError, match="another capture is writing"):
+    busy = pytest.raises(snapshot.CaptureBusyError, match="another capture is writing")
+    with snapshot.CaptureDirectory.opened(tmp_path), busy:
         capture_from(place.broker.bootstrap, tmp_path)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from coordinator_core.drill.journal import JOURNAL
+from coordinator_core.drill.journal import JOURNAL, JournalBusyError
+from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.restore.model import Plan, write_plan
 from dags.common import restore
 from dags.common.clusters import CLUSTERS_ENV, load_clusters
@@ -139,3 +141,42 @@ def test_what_was_undone_is_not_applied_again(directory: Path, commands: list[st
         with pytest.raises(AirflowFailException, match=r"applied and undone, so plan again: .*rolled-back/journal"):
             task(planned, filled())
     assert commands == ["apply", "apply"]
+
+
+def test_the_teardown_waits_for_an_apply_that_goes_on(
+    directory: Path, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore, "LOOK_SECONDS", 0.01)
+    planned = {"directory": str(directory), "digest": "d"}
+    path = begun(directory, "d", "a")
+    with open_journal(path) as journal:
+        teardown = threading.Thread(target=restore.rollback, args=(planned, None, filled()))
+        teardown.start()
+        teardown.join(0.2)
+        assert teardown.is_alive()
+        assert commands == []
+        journal.write("begin", group_id="b", action="update", offset_keys=1)
+    teardown.join()
+    assert commands == ["rollback a,b"]
+
+
+def test_nothing_is_written_while_the_teardown_is_at_work(
+    directory: Path, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, run = begun(directory, "d", "a"), restore.regroup
+
+    def while_it_plans(*words: str, connection: str) -> int:
+        with pytest.raises(JournalBusyError):
+            open_journal(path, "another apply")
+        return run(*words, connection=connection)
+
+    monkeypatch.setattr(restore, "regroup", while_it_plans)
+    restore.rollback({"directory": str(directory), "digest": "d"}, None, filled())
+    assert commands == ["rollback a"]
+
+
+def test_a_teardown_that_has_waited_too_long_is_tried_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "WAIT_SECONDS", 0.0)
+    # Airflow tries again after all errors but AirflowFailException.
+    with open_journal(begun(directory, "d", "a")), pytest.raises(JournalBusyError, match="an apply is writing to it"):
+        restore.rollback({"directory": str(directory), "digest": "d"}, None, filled())
