@@ -157,7 +157,8 @@ def apply_plan(
         if found := standing(client, plan, events, options.wait_seconds):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
-        if not storage.exists(storage.join(place, PLAN)):
+        # Without an event the plan that lies there is of an attempt that has done nothing, and maybe another one.
+        if not events or not storage.exists(storage.join(place, PLAN)):
             storage.write_atomic(storage.join(place, PLAN), storage.read(str(plan_path)))
         if not events:
             journal.write(
