@@ -57,6 +57,7 @@ def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
 
 def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core import storage
+    from coordinator_core.errors import UsageError
     from coordinator_core.rules.beside import beside_run
     from coordinator_core.rules.inputs import app_arguments
     from coordinator_core.rules.previous import previous_run
@@ -65,6 +66,9 @@ def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core.untrusted import visible
 
     run = open_run(path)
+    # Its report, gate and asset would be those of this cluster, its ``latest.json`` that of the other.
+    if (owner := run.manifest["cluster"]) != cluster.name:
+        raise UsageError(f"{path} is a run of cluster {owner!r}, not of {cluster.name!r}")
     before, found = previous_run(run), beside_run(run)
     too_large = found.too_large(in_tasks=True)
     for text in (*found.notes, *([] if too_large is None else [too_large])):

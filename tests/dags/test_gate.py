@@ -147,6 +147,13 @@ def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp
         reconcile.metrics("watched", [found])
 
 
+def test_a_run_of_another_cluster_is_not_judged(checked: dict[str, Any]) -> None:
+    [request] = reconcile.requests("c", [checked["run"]])
+    assert request["run"] == checked["run"]
+    with pytest.raises(AirflowFailException, match=r"so no retry: \S+/w/r is a run of cluster 'c', not of 'plain'"):
+        reconcile.requests("plain", [checked["run"]])
+
+
 def test_without_a_run_in_the_form_the_newest_is_looked_at(checked: dict[str, Any], tmp_path: Path) -> None:
     form = {"run": None, "cluster": "c"}
     assert reconcile.runs_to_check(form, []) == [checked["run"]]

@@ -20,15 +20,13 @@ from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import classic, commit, log_of
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def runs_of(cluster: str, place: Path) -> list[str]:
     """Three runs of a cluster, a day apart; in the last one an offset has moved back."""
-    place = tmp_path_factory.mktemp("reconcile")
     published = []
     for day, offset in enumerate((50, 60, 40)):
         log = place / f"log-{day}"
         write_partition(log, {0: log_of(classic(), *(commit(offset=n) for n in (50, 60, 40)[: day + 1]))})
-        run = RunPlace(str(place / "runs"), "c", f"2026-03-0{day + 1}", f"run-{offset}")
+        run = RunPlace(str(place / "runs"), cluster, f"2026-03-0{day + 1}", f"run-{offset}")
         replay_to_run(
             discover([str(log)]),
             run,
@@ -41,7 +39,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.full
-def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str]) -> None:
+def test_a_good_run_goes_through_with_a_report(home: AirflowHome, tmp_path: Path) -> None:
+    runs = runs_of("bloated", tmp_path)
     asked = {"history": True, "history_groups": "nobody\ng\n"}
     # The expectations of this cluster's runs are evaluated in Spark.
     conf = json.dumps({"cluster": "bloated", "run": runs[1], **asked})
@@ -66,7 +65,8 @@ def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str
     assert re.search(r"verdict +clean", done.stdout)
 
 
-def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, runs: list[str]) -> None:
+def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, tmp_path: Path) -> None:
+    runs = runs_of("mixed", tmp_path)
     conf = json.dumps({"cluster": "mixed", "run": runs[2]})
     done = home.airflow("dags", "test", "offsets_reconcile", "--conf", conf)
     assert done.returncode != 0
