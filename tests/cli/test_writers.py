@@ -437,6 +437,7 @@ ELSEWHERE = {
     "coordinator_core/lifecycle/forecast_publish.py:ForecastPart.write": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
     "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
+    "coordinator_core/lifecycle/approved.py:_read_pinned": TEMPORARY,
     "coordinator_core/lifecycle/compact_newest.py:store_newest": OF_ATTEMPT,
     "coordinator_core/lifecycle/compact_newest.py:store_survivors": OF_ATTEMPT,
     "coordinator_core/lifecycle/compact_tasks.py:_fold": OF_ATTEMPT,
