@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback, task  # type: ignore[attr-defined]
 
 from dags.common import drill
-from dags.common.approval import Approval
+from dags.common.approval import Approval, check_approved
 from dags.common.cluster_model import DrillSettings
 from dags.common.clusters import load_clusters
 from dags.common.form import optional
@@ -88,11 +88,13 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
             return drill.predict(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the cluster is not in the predicted state.")
-        def steady_state(predicted: Any, *, params: Any) -> Any:
+        def steady_state(predicted: Any, approved: Any, *, params: Any) -> Any:
+            check_approved(predicted, approved)
             return drill.steady_state(predicted, params)
 
         @task(retries=0, doc_md="Breaks the cluster, observes, recovers.")
-        def fault_and_observe(predicted: Any, *, params: Any) -> Any:
+        def fault_and_observe(predicted: Any, approved: Any, *, params: Any) -> Any:
+            check_approved(predicted, approved)
             return drill.fault_and_observe(predicted, params)
 
         @task(doc_md="Recovers the cluster after a killed drill.")
@@ -114,8 +116,8 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
             doc_md="Asks a person. Rejected or not answered: nothing is done.",
         )
         # The setup comes before anything breaks: a teardown runs only after a setup that succeeded.
-        steady = steady_state(predicted).as_setup()
-        observed = fault_and_observe(predicted)
+        steady = steady_state(predicted, approve.output).as_setup()
+        observed = fault_and_observe(predicted, approve.output)
         mended = recover(predicted).as_teardown(setups=steady, on_failure_fail_dagrun=True)  # type: ignore[arg-type]
         compared = compare(predicted)
         approve >> steady >> observed >> mended >> compared

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, task
+from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, task
 
-from dags.common.approval import Approval
+from dags.common.approval import Approval, check_approved
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import optional, snapshot_params
@@ -35,6 +35,20 @@ nobody answers, ends the run without a new log. An input that changed after the 
 """
 
 LOGS = AssetAlias("regroup-compacted", group="regroup")
+
+
+class Compaction(SparkAppOperator):
+    """The app ``compact``, with the plan that was approved."""
+
+    template_fields = (*SparkAppOperator.template_fields, "planned", "approved")
+
+    def __init__(self, *, planned: Any, approved: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.planned, self.approved = planned, approved
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        check_approved(self.planned, self.approved)
+        return super().execute(context)
 
 
 def params(names: list[str]) -> dict[str, Param]:
@@ -113,15 +127,16 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             found=planned,
             doc_md="Asks a person, when something expires. Rejected or not answered: nothing is published.",
         )
-        compact = SparkAppOperator(
+        compact = Compaction(
             task_id="compact",
             app="compact",
+            planned=planned,
+            approved=approve.output,
             application_args=planned["compact_args"],
             # Not asked is as good as approved; a rejection skips this task itself.
             trigger_rule="none_failed",
             doc_md="Carries out the plan in Spark, and proves every offsets partition.",
         )
-        approve >> compact
         publish(planned, proof(planned, compact.output))
     return dag
 

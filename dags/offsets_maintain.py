@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from dags.common.approval import Approval
+from dags.common.approval import Approval, check_approved
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
 from dags.common.maintain import APPROVAL_HOURS
@@ -56,9 +56,10 @@ def build(file: ClusterFile) -> DAG:
             return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Deletes approved runs and files that are still old.")
-        def remove(found: Any, *, params: Any) -> Any:
+        def remove(found: Any, approved: Any, *, params: Any) -> Any:
             from dags.common import maintain
 
+            check_approved(found, approved)
             return maintain.remove(found, params)
 
         found = find()
@@ -67,7 +68,7 @@ def build(file: ClusterFile) -> DAG:
             found=found,
             doc_md="Asks a person. Rejected or not answered: nothing is deleted.",
         )
-        approve >> remove(found)
+        remove(found, approve.output)
     return dag
 
 

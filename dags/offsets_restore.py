@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from dags.common.approval import Approval
+from dags.common.approval import Approval, check_approved
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param, optional
 
@@ -114,15 +114,17 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
             return restore.plan(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the plan is stale, or not the approved one.")
-        def check(planned: Any, *, params: Any) -> Any:
+        def check(planned: Any, approved: Any, *, params: Any) -> Any:
             from dags.common import restore
 
+            check_approved(planned, approved)
             return restore.check(planned, params)
 
         @task(doc_md="Writes the approved plan, group by group.")
-        def apply(planned: Any, *, params: Any) -> Any:
+        def apply(planned: Any, approved: Any, *, params: Any) -> Any:
             from dags.common import restore
 
+            check_approved(planned, approved)
             return restore.apply(planned, params)
 
         @task(doc_md="Proves from the log that exactly the plan was written.")
@@ -144,8 +146,8 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
             doc_md="Asks a person. Rejected or not answered: nothing is written.",
         )
         # The last thing before anything is written is the setup: a teardown runs only after a setup that succeeded.
-        checked = check(planned).as_setup()
-        applied = apply(planned)
+        checked = check(planned, approve.output).as_setup()
+        applied = apply(planned, approve.output)
         verified = verify(planned)
         # Not on_failure_fail_dagrun: the state of the run is then that of the teardown, which does well where the
         # proof has failed. Without it the run ends as the proof does.

@@ -88,7 +88,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
     return {
         "directory": directory,
         "prediction": prediction,
-        "approved": _digest(content, settings, scenario),
+        "digest": _digest(content, settings, scenario),
         "verdict": said["verdict"],
         "not_asked": "" if params["execute"] else "only the prediction was asked for",
         "approval_hours": settings.approval_hours,
@@ -151,7 +151,7 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
 
         content = _read(predicted["prediction"])
         prediction = _prediction(content)
-        if _digest(content, settings, prediction.scenario) != predicted["approved"]:
+        if _digest(content, settings, prediction.scenario) != predicted["digest"]:
             raise AirflowFailException("the prediction or a command is not the approved one, so nothing was done")
         options = DrillOptions(
             fault_command=_filled(settings.fault_command, prediction.scenario),

@@ -153,6 +153,28 @@ def test_another_plan_than_the_approved_one_is_not_applied(api: AirflowApi, clus
 
 
 @pytest.mark.full
+def test_a_plan_that_was_made_again_has_to_be_approved_again(api: AirflowApi, cluster: Place) -> None:
+    before = cluster.held("kept")
+    run_id, planned = asked(api, groups="kept", move="to-earliest")
+    clear = {"task_ids": ["plan"], "include_downstream": False, "only_failed": False}
+    api.post(f"/dags/{DAG}/clearTaskInstances", {"dry_run": False, "dag_run_id": run_id, **clear})
+
+    def again() -> bool:
+        found = api.tasks(DAG, run_id)["plan"]
+        return (found["state"], found["try_number"]) == ("success", 2)
+
+    api.wait_for("another plan", again)
+    again_planned = api.xcom(DAG, run_id, "plan")
+    assert again_planned["digest"] != planned["digest"]
+    api.answer(DAG, run_id, "approve", "Approve")
+    ended(api, run_id, "failed", check="failed", **dict.fromkeys(TASKS[3:], "upstream_failed"))
+    assert f"the proposal {again_planned['digest']} is not the one that was approved" in api.task_log(
+        DAG, run_id, "check"
+    )
+    assert cluster.held("kept") == before
+
+
+@pytest.mark.full
 def test_an_apply_that_fails_for_one_group_is_undone(api: AirflowApi, cluster: Place, tmp_path: Path) -> None:
     (tmp_path / "wanted.csv").write_text(f"may,{TOPIC},0,0\nmay-not,{TOPIC},0,0\n")
     run_id, planned = asked(api, from_file=str(tmp_path / "wanted.csv"))
