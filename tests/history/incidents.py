@@ -14,7 +14,7 @@ from typing import Any
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
-from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, modern_member
 from tests.log.builders import build_message
 
 ORDERS = tuple(("orders", number) for number in range(4))
@@ -206,21 +206,8 @@ def handover(directory: Path, broken: bool) -> Path:
         }
         return 8, {"groupId": GROUP, "memberId": member}, value
 
-    def joins(member: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        value = {
-            "instanceId": None,
-            "rackId": None,
-            "clientId": member,
-            "clientHost": "/10.0.0.1",
-            "subscribedTopicNames": ["orders"],
-            "subscribedTopicRegex": None,
-            "rebalanceTimeoutMs": 300_000,
-            "serverAssignor": None,
-        }
-        return 5, {"groupId": GROUP, "memberId": member}, value
-
-    log = Log().modern(joins("A"), (3, {"groupId": GROUP}, {"epoch": 2}), owns("A", 2, 0, 1))
-    log.wait(MINUTE).modern(joins("B"), (3, {"groupId": GROUP}, {"epoch": 3}), owns("A", 3, 0))
+    log = Log().modern(modern_member(GROUP, "A"), (3, {"groupId": GROUP}, {"epoch": 2}), owns("A", 2, 0, 1))
+    log.wait(MINUTE).modern(modern_member(GROUP, "B"), (3, {"groupId": GROUP}, {"epoch": 3}), owns("A", 3, 0))
     log.wait(MINUTE).modern(owns("B", 3, 1))
     log.wait(MINUTE).modern(owns("A", 4, 0))
     return log.write(directory)

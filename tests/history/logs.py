@@ -245,3 +245,18 @@ class Log:
     @cache
     def _key(group: str, topic: str, partition: int) -> bytes:
         return encode_key(1, {"group": group, "topic": topic, "partition": partition})
+
+
+def modern_member(group: str, member: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The record of a member of a KIP-848 group: its type, key and value."""
+    value = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": member,
+        "clientHost": "/10.0.0.1",
+        "subscribedTopicNames": ["orders"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 300_000,
+        "serverAssignor": None,
+    }
+    return 5, {"groupId": group, "memberId": member}, value

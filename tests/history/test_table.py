@@ -41,7 +41,7 @@ from coordinator_core.releases import Profile, profile_for_release
 from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
-from tests.history.logs import DAY, HOUR, T0, Client, Log
+from tests.history.logs import DAY, HOUR, T0, Client, Log, modern_member
 
 Row = dict[str, Any]
 
@@ -269,20 +269,6 @@ def test_a_group_tells_the_names_of_its_own_topics(
         log.wait(1000).tombstones("b", ("other", 0))
     rows = rows_of(log, tmp_path, "4.0.0", "b")
     assert [row["member_id"] for row in rows] == owners
-
-
-def modern_member(group: str, member: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    value = {
-        "instanceId": None,
-        "rackId": None,
-        "clientId": member,
-        "clientHost": "/10.0.0.1",
-        "subscribedTopicNames": ["orders"],
-        "subscribedTopicRegex": None,
-        "rebalanceTimeoutMs": 300_000,
-        "serverAssignor": None,
-    }
-    return 5, {"groupId": group, "memberId": member}, value
 
 
 def modern_assignment(
