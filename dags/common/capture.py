@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +70,12 @@ def captured(source: str, default_directory: str) -> str:
     from coordinator_core.cluster.capture import CaptureOptions, capture
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.settings import client_settings
-    from coordinator_core.cluster.snapshot import CaptureBusyError
 
     server, properties = connection_properties(connection_id)
     path = storage.join(directory, connection_id)
     log.info("capturing %s into %s", connection_id, path)
     with Client(client_settings(server, properties)) as client:
-        try:
-            manifest = capture(client, path, CaptureOptions(**options))
-        except CaptureBusyError as error:
-            # No fault of the request: another DAG captures the same cluster, and ends.
-            raise AirflowException(str(error)) from None
+        manifest = capture(client, path, CaptureOptions(**options))
     for topic in manifest["topics"]:
         rows = topic["partitions"]
         fetched, kept = (sum(row[name] for row in rows) for name in ("fetched_bytes", "kept_bytes"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import json
@@ -39,6 +40,9 @@ OUTCOMES_DIRECTORY = "_outcomes"
 
 RUN_ID = "regroup_run_id"
 """Key of the task's state, beside the provider's: the run id of the app that it has submitted."""
+
+ARGUMENTS = "regroup_arguments"
+"""Key of the task's state: digest of that app's name and arguments, without what is new for every attempt."""
 
 
 def _environment_conf(archive: str | None, *, driver_is_here: bool) -> dict[str, str]:
@@ -127,15 +131,17 @@ class SparkLink(BaseOperatorLink):
 
 
 class _Submission(SparkSubmitOperator):
-    """The provider's operator, which notes under which run id it has submitted."""
+    """The provider's operator, which notes under which run id, and with which arguments, it has submitted."""
 
-    def __init__(self, *, run_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, run_id: str, arguments_digest: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run_id = run_id
+        self.arguments_digest = arguments_digest
 
     def submit_job(self, context: Context) -> str | None:
         if (store := context.get("task_state_store")) is not None:
             store.set(RUN_ID, self.run_id)
+            store.set(ARGUMENTS, self.arguments_digest)
         return super().submit_job(context)
 
 
@@ -146,7 +152,8 @@ class SparkAppOperator(BaseOperator):
     whose results have one place (``has_run_id`` is false). Fails without a retry when the app says that another attempt
     cannot end differently: in a file, since in deploy mode ``cluster``, which the connection may name, nobody here sees
     its exit code. An app whose driver runs in YARN or Kubernetes goes on when the worker is lost; the next attempt
-    follows it again. Returns ``{"run_id", "seconds"}``.
+    follows it again, unless it was submitted with other arguments: a task that is cleared with those before it submits
+    anew. Returns ``{"run_id", "seconds"}``.
 
     Where ``spark-submit`` is not on the PATH of the worker, that of the interpreter that runs the task is taken.
 
@@ -185,9 +192,11 @@ class SparkAppOperator(BaseOperator):
         unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
         extra = _extra(spark.connection) or {}
         is_here = extra.get("deploy-mode") != "cluster"
+        digest = hashlib.sha256(json.dumps([self.app, *self.application_args]).encode()).hexdigest()
         self._submission = _Submission(
             task_id=self.task_id,
             run_id=run_id,
+            arguments_digest=digest,
             application=str(Path(os.environ.get(APPS_ENV) or BUNDLED_APPS) / f"{self.app}.py"),
             conf={**_environment_conf(spark.environment, driver_is_here=is_here), **spark.conf},
             conn_id=spark.connection,
@@ -207,6 +216,9 @@ class SparkAppOperator(BaseOperator):
             **_tracking(extra, spark.conf),
         )
         store = context.get("task_state_store")
+        if store is not None and (earlier := store.get(RUN_ID)) and store.get(ARGUMENTS) != digest:
+            self.log.warning("the app of run %s had other arguments: it is not followed, nor its run taken", earlier)
+            store.clear()
         began = time.monotonic()
         failure = None
         with _environment(spark.connection):

@@ -77,6 +77,7 @@ def test_the_demo_publishes_what_the_local_engine_makes_of_its_log_and_explains_
     assert re.fullmatch(r"pin \d+\.\d, replay \d+\.\d, summary \d+\.\d", said["seconds"])
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_stops_the_pin_at_once(home: AirflowHome, place: Path) -> None:
     done = home.airflow("dags", "test", "offsets_load", "--conf", '{"cluster": "misfiled"}')
     assert done.returncode != 0

@@ -78,8 +78,9 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
 
 
-def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
+def test_damage_is_not_retried(api: AirflowApi, place: Path) -> None:
     run_id = api.trigger("offsets_load", {"cluster": "bitflip", "window": "asked-for"})
+    misfiled = api.trigger("offsets_load", {"cluster": "misfiled"})
     assert api.finished("offsets_load", run_id) == "failed"
     tasks = api.tasks("offsets_load", run_id)
     assert {name: (task["state"], task["try_number"]) for name, task in tasks.items()} == {
@@ -97,6 +98,15 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
     wait_for_told(api, place, "failure of offsets_load: bitflip")
+
+    # What stands beside the log is damaged: nothing is pinned.
+    assert api.finished("offsets_load", misfiled) == "failed"
+    tasks = api.tasks("offsets_load", misfiled)
+    assert (tasks["pin"]["try_number"], tasks["pin"]["max_tries"]) == (1, 1)
+    assert tasks["replay"]["state"] == "upstream_failed"
+    failure = r"damaged input, so no retry: [^\n]*log-start-offset-checkpoint: byte 0"
+    assert re.search(failure, api.task_log("offsets_load", misfiled, "pin"))
+    assert published(place / "runs", "misfiled") == []
 
 
 def wait_for_told(api: AirflowApi, place: Path, line: str) -> None:

@@ -39,7 +39,8 @@ class Store:
 
 ti = SimpleNamespace(try_number=int(sys.argv[1]), map_index=-1, stats_tags={})
 context = {"params": {"cluster": "eu"}, "run_id": "r", "ti": ti, "task_state_store": Store()}
-print("RESULT", json.dumps(SparkAppOperator(task_id="replay", app="replay").execute(context)))
+operator = SparkAppOperator(task_id="replay", app="replay", application_args=sys.argv[2:])
+print("RESULT", json.dumps(operator.execute(context)))
 """
 SUBMIT = f"""#!{sys.executable}
 import json, os, sys
@@ -92,8 +93,8 @@ class Attempts:
             "AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}),
         }
 
-    def begin(self, number: int) -> Script:
-        return Script(SCRIPT, self._environment, self._directory, str(number))
+    def begin(self, number: int, *arguments: str) -> Script:
+        return Script(SCRIPT, self._environment, self._directory, str(number), *arguments)
 
     def submissions(self) -> list[list[str]]:
         return [json.loads(line) for line in self._submitted.read_text().splitlines()]
@@ -135,6 +136,17 @@ def test_the_next_attempt_takes_what_the_app_has_done(attempts: Attempts) -> Non
     assert result(attempts.begin(2).end().stdout)["run_id"] == run_id
     [words] = attempts.submissions()
     assert "spark.yarn.submit.waitAppCompletion=false" in words
+
+
+def test_an_app_that_was_asked_something_else_is_not_followed(attempts: Attempts) -> None:
+    lose_worker(attempts)
+    second = attempts.begin(2, "--pin", "corrected")
+    wait_for("another app", lambda: len(attempts.submissions()) == 2)
+    run_id = attempts.app_ends(0, "", ("FINISHED", "SUCCEEDED"))
+    assert result(second.end().stdout)["run_id"] == run_id
+    first, last = ([*words, ""] for words in attempts.submissions())
+    assert ("corrected" in first, "corrected" in last) == (False, True)
+    assert first[first.index("--run-id") + 1] != run_id
 
 
 def test_damaged_input_is_not_tried_again_whoever_sees_it(attempts: Attempts) -> None:
