@@ -186,7 +186,7 @@ def read_partition(
         for batch in walk.batches():
             if batch.last_offset < start:
                 continue
-            if on_damage is OnDamage.RECOVER and batch.last_offset < expected and expected > segment.base_offset:
+            if on_damage is OnDamage.RECOVER and batch.last_offset < expected:
                 # A broker seeks the next offset it wants, so offsets of a former segment are passed over.
                 found.append(
                     Damage(

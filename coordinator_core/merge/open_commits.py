@@ -161,8 +161,10 @@ class OpenCommits:
                     # Nothing in this segment decides, or only what an earlier marker already overrode.
                     if self._is_newer(place, int(committed[offset_key])):
                         committed[offset_key] = place
-                elif event.sequence < marker.sequence and (self._always or event.kind == columns.TOMBSTONE):
-                    # The offset key was empty when the marker came, or the marker does not ask.
+                elif event.sequence < marker.sequence and (
+                    event.kind == columns.TOMBSTONE or self._is_newer(place, event.place)
+                ):
+                    # What the marker came upon is empty, or older: offsets may go back (``OnDamage.RECOVER``).
                     committed[offset_key] = place
                     overridden.add(offset_key)
         return overridden

@@ -144,6 +144,30 @@ def test_segments_that_contradict_each_other(tmp_path: Path, case: str, on_damag
     assert columnar_outcome(log, PROFILE, on_damage) == sequential_outcome(log, PROFILE, on_damage)
 
 
+def test_offsets_that_go_back_do_not_make_commits_newer(tmp_path: Path) -> None:
+    """Of what a later segment holds, a broker passes over batches below the next offset, and reads one that reaches
+    over it. A transaction that commits then replaces older commits only."""
+
+    def commit(offset: int, value: int, producer_id: int = -1, **options: int) -> bytes:
+        row = (KEY, offset_value(3, value, b""))
+        return build_batch(offset, [row], producer_id=producer_id, transactional=producer_id >= 0, **options)
+
+    marker = build_control_batch(7, ControlType.COMMIT, producer_id=1)
+    for first, second, base, committed in (
+        (commit(5, 55, producer_id=1), commit(2, 22) + marker, 6, 55),
+        (commit(5, 55, producer_id=1), commit(2, 22, last_offset_delta=4) + marker, 6, 55),
+        (commit(5, 55), commit(2, 22, producer_id=1) + marker, 6, 55),
+        (commit(4, 55), commit(2, 22, producer_id=1) + marker, 6, 55),
+    ):
+        log = two_segments(tmp_path, first, second, base)
+        for release in ("4.3.1", "2.4.1"):
+            profile = profile_for_release(release)
+            expected = sequential_outcome(log, profile, OnDamage.RECOVER)
+            assert columnar_outcome(log, profile, OnDamage.RECOVER) == expected
+            assert isinstance(expected[0], PartitionState)
+            assert [found.committed_offset for found in expected[0].offsets.values()] == [committed]
+
+
 def test_the_log_start_offset_leaves_out_whole_batches(tmp_path: Path) -> None:
     for codec in (Codec.NONE, Codec.ZSTD):
         data = build_batch(0, ITEMS, codec=codec) + build_batch(2, ITEMS, codec=codec)
