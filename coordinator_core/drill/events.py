@@ -7,7 +7,7 @@ kinds of events, with the ``stage`` behind it where one has several.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from coordinator_core.drill.journal import Shapes
 from coordinator_core.drill.model import ServedGroup
@@ -171,8 +171,13 @@ class _GroupBegins(TypedDict):
     group_id: str
 
 
+class _GroupError(TypedDict):
+    topic: str | None
+    partition: int | None
+
+
 class _GroupEnds(_GroupBegins):
-    errors: list[Any]
+    errors: list[_GroupError]
 
 
 RESTORED: Shapes = {"restore": _Restore, "captured": _Captured, "begin": _GroupBegins, "end": _GroupEnds}

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from coordinator_core.drill.journal import Event, of_kind
+from coordinator_core.drill.journal import Event
 from coordinator_core.groups.model import GroupType
 from coordinator_core.restore.decide import changed_row, group_plan
-from coordinator_core.restore.model import Action, GroupPlan, Plan, Row, value_of
+from coordinator_core.restore.model import WRITES, Action, GroupPlan, Plan, Row, value_of
 from coordinator_core.restore.target import LogRange, Target, TargetGroup
 
 FIRST_EVENT = "restore"
+_BY_OTHERS = "committed since, by others"
 
 
 def begun(plan: Plan, events: Iterable[Event]) -> list[GroupPlan]:
-    """The groups of a plan that an apply has begun to write, in the order of the plan."""
-    group_ids = {event["group_id"] for event in of_kind(events, "begin")}
-    return [group for group in plan.groups if group.group_id in group_ids]
+    """The groups of a plan that an apply has begun to write, in the order of the plan. Rows that failed, and so were
+    not written, are kept ones."""
+    failed = _failed(events)
+    return [
+        replace(group, rows=tuple(_written(row, failed[group.group_id]) for row in group.rows))
+        for group in plan.groups
+        if group.group_id in failed
+    ]
+
+
+def _written(row: Row, failed: Collection[tuple[str | None, int | None]]) -> Row:
+    return replace(row, action=Action.KEEP) if row.key[1:] in failed else row
+
+
+def _failed(events: Iterable[Event]) -> dict[str, set[tuple[str | None, int | None]]]:
+    """Topics and partitions that failed each time that their group was begun, of each group that was: they were never
+    written. An attempt without an end, or with an error of the group as a whole, may have written all."""
+    found: dict[str, set[tuple[str | None, int | None]]] = {}
+    begun_now: set[str] = set()
+    for event in events:
+        group_id = event.get("group_id", "")
+        if event["event"] == "begin":
+            if group_id in begun_now:
+                found[group_id] = set()
+            begun_now.add(group_id)
+        elif event["event"] == "end" and group_id in begun_now:
+            begun_now.remove(group_id)
+            errors = {(error["topic"], error["partition"]) for error in event["errors"]}
+            failed = set() if (None, None) in errors else errors
+            found[group_id] = found.get(group_id, failed) & failed
+    return found | {group_id: set() for group_id in begun_now}
 
 
 def inverse(groups: Sequence[GroupPlan], target: Target) -> list[GroupPlan]:
     """A plan that gives ``groups`` back their earlier offsets, from their present ones in ``target``.
 
     Offsets that were made are deleted, and groups that were made, unless others have committed in them since.
-    A key that holds neither the value written nor the one before is blocked: somebody else has committed.
+    A key that was written and holds neither that value nor the one before is blocked: somebody else has committed.
+    One that was not written is kept as it is.
     """
     return [_inverse(group, target.group(group.group_id), target) for group in groups]
 
@@ -35,7 +65,7 @@ def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
     rows = [_back(row, now, target.log(row.topic, row.partition)) for row in group.rows]
     known = {row.key[1:] for row in group.rows}
     others = [
-        Row(group.group_id, *key, Action.KEEP, held, held, "committed since, by others")
+        Row(group.group_id, *key, Action.KEEP, held, held, _BY_OTHERS)
         for key, held in sorted(now.offsets.items())
         if key not in known
     ]
@@ -54,6 +84,8 @@ def _back(row: Row, now: TargetGroup, log: LogRange) -> Row:
     after = row.before
     if value_of(held) == value_of(after):
         return changed_row(key, held, held, log, "it is as it was before")
+    if row.action not in WRITES:
+        return changed_row(key, held, held, log, _BY_OTHERS)
     if value_of(held) != value_of(row.after):
         found = "nothing is committed" if held is None else f"offset {held.offset} is committed"
         why = f"somebody else has committed since: {found}, which is neither the value written nor the one before"

@@ -51,7 +51,8 @@ class TargetGroup:
 
     @property
     def has_members(self) -> bool:
-        return self.state not in WITHOUT_MEMBERS
+        # The new coordinator of 3.7 answers in lower case.
+        return (self.state and self.state.capitalize()) not in WITHOUT_MEMBERS
 
 
 @dataclass(frozen=True, slots=True)

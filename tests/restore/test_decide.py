@@ -13,7 +13,7 @@ from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.restore.decide import Choices, decide
-from coordinator_core.restore.inverse import inverse
+from coordinator_core.restore.inverse import begun, inverse
 from coordinator_core.restore.model import (
     Action,
     GroupPlan,
@@ -172,6 +172,8 @@ def test_warnings() -> None:
     assert "it has 2 members (Stable)" in warnings(target(state="Stable", members=2))
     assert "producer 7 is open" in warnings(target(unstable={KEY[1:]: (7,)}))
     assert "a transaction is open" in warnings(target(unstable={KEY[1:]: ()}))
+    assert "it has 2 members (stable)" in warnings(target(state="stable", members=2))
+    assert warnings(target(state="empty")) == ""  # as the new coordinator of 3.7 answers
     assert "becomes a classic group" in warnings(target(None, state=None))
     assert "KAFKA-20254" in warnings(target(None, state=None), "streams")
     stores = {name: TargetTopic(HERE, {0: LOG}) for name in ("orders", "g-counts-changelog", "h-counts-changelog")}
@@ -304,6 +306,47 @@ def test_scenarios_take_all_partitions_of_a_chosen_topic() -> None:
     assert keys_of(None, {}, target()) == {KEY: HELD}
     with pytest.raises(UsageError, match="has committed nothing"):
         keys_of(["h"], {}, target())
+
+def test_the_inverse_keeps_what_was_not_written() -> None:
+    kept = OffsetKey("g", "orders", 1)
+    groups = decide(Wanted({KEY: Position(160)}), target(offsets={KEY[1:]: HELD, kept[1:]: HELD}), Choices({}))
+    (back,) = inverse(groups, target(offsets={KEY[1:]: Position(160), kept[1:]: Position(170)}))
+    assert [(row.action, row.after) for row in back.rows] == [(Action.UPDATE, HELD), (Action.KEEP, Position(170))]
+    (gone,) = inverse(groups, target(offsets={KEY[1:]: Position(160)}))
+    assert [(row.action, row.after) for row in gone.rows] == [(Action.UPDATE, HELD), (Action.KEEP, None)]
+
+
+BEGIN: dict[str, object] = {"event": "begin", "group_id": "g"}
+
+
+def end(*errors: tuple[str | None, int | None]) -> dict[str, object]:
+    rows = [{"topic": topic, "partition": partition, "error": "E"} for topic, partition in errors]
+    return {"event": "end", "group_id": "g", "errors": rows}
+
+
+@pytest.mark.parametrize(
+    "events, action",
+    [
+        ([BEGIN, end(KEY[1:])], Action.KEEP),
+        ([BEGIN, end(KEY[1:]), BEGIN, end(KEY[1:], ("orders", 1))], Action.KEEP),
+        ([BEGIN, end(("orders", 1))], Action.BLOCKED),
+        ([BEGIN, end()], Action.BLOCKED),
+        ([BEGIN, end(KEY[1:]), BEGIN, end()], Action.BLOCKED),
+        # Written, overwritten by somebody else, and therefore not written again.
+        ([BEGIN, end(), end(KEY[1:])], Action.BLOCKED),
+        # It may be written: the group as a whole failed, or the apply was killed.
+        ([BEGIN, end((None, None))], Action.BLOCKED),
+        ([BEGIN], Action.BLOCKED),
+        ([BEGIN, BEGIN, end(KEY[1:])], Action.BLOCKED),
+        ([BEGIN, end(KEY[1:]), BEGIN], Action.BLOCKED),
+    ],
+)
+def test_what_failed_was_not_written(events: list[dict[str, object]], action: Action) -> None:
+    plan = plan_of(decide(Wanted({KEY: Position(160)}), target(), Choices({})))
+    (back,) = inverse(begun(plan, events), target(Position(161)))
+    assert [row.action for row in back.rows] == [action]
+    assert begun(plan, []) == []
+
 
 
 @pytest.mark.parametrize("text, ms", [("PT1H", 3_600_000), ("P1DT2H3M4.5S", 93_784_500), ("p7d", 604_800_000)])
