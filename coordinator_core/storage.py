@@ -287,9 +287,12 @@ def read_text(path: str) -> str:
 
 
 def read_utf8(path: str | Path) -> str:
-    """The text of a file that somebody named; ``UsageError`` when it is not UTF-8, or no regular file (without end)."""
+    """The text of a file that somebody named, without a byte order mark at its start, as Excel writes it.
+
+    ``UsageError`` when it is not UTF-8, or no regular file (without end).
+    """
     try:
-        return bytes(read(str(path))).decode()
+        return bytes(read(str(path))).decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise unreadable(str(path), error) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import click
@@ -24,18 +25,32 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import load_source, log_of, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.hashing import (
+    DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    number_of_partitions,
+    placement_divisor,
+)
+from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
+from coordinator_core.investigate.words import count
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.reports.restore_files import plan_forms
-from coordinator_core.restore.decide import Choices, decide
+from coordinator_core.restore.decide import Choices, decide, is_elsewhere
 from coordinator_core.restore.model import Plan, plan_document, write_plan
-from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
+from coordinator_core.restore.selection import (
+    Move,
+    Scenario,
+    Topics,
+    choose,
+    keys_of,
+    moved,
+    parse_duration_ms,
+    parse_topics,
+)
 from coordinator_core.restore.source import (
     Wanted,
     csv_rows,
@@ -46,10 +61,20 @@ from coordinator_core.restore.source import (
     wanted_before,
     wanted_of,
 )
-from coordinator_core.restore.target import Target, groups_of, topics_of, with_records
+from coordinator_core.restore.target import (
+    Target,
+    check_places,
+    groups_of,
+    in_scope,
+    place_of,
+    topics_of,
+    with_records,
+)
+from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
-from coordinator_core.runs.read import is_run
+from coordinator_core.runs.read import is_one_run, is_run, open_run
+from coordinator_core.topology import load_topology
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 _MANIFEST = "capture.json"
@@ -193,8 +218,10 @@ def plan_command(
         of_file = {old: new for old, new in of_file.items() if any(key.group_id == old for key in wanted.positions)}
         if of_file and not groups and not all_groups:
             groups = tuple(of_file)
-        wanted = renamed(_chosen(wanted, groups), of_file | renamed_groups, renamed_topics)
-        chosen = {renamed_topics.get(topic, topic): parts for topic, parts in chosen.items()}
+        wanted = renamed(_chosen(wanted, groups, chosen), of_file | renamed_groups, renamed_topics)
+        of_source, chosen = chosen, {}
+        for topic, partitions in of_source.items():
+            choose(chosen, renamed_topics.get(topic, topic), partitions)
     choices = Choices(
         chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others, new_groups == "share"
     )
@@ -206,14 +233,20 @@ def plan_command(
             bootstrap_server, command_config, capture_directory, wanted, named, chosen, scenario, options
         )
     else:
-        target, at = _replayed(against, topics_file, options), {}
+        target, at = _replayed(against, topics_file, named, options), {}
         if scenario is not None and scenario.needs_time:
             raise UsageError(f"--{scenario.move} asks the topics' leaders; it needs --bootstrap-server")
     warnings = ["nothing is known of the topics: ranges are not checked"] if target.topics is None else []
+    if wanted is not None and not point.is_end:
+        warnings += _steps(wanted, groups)
+        if target.topics is not None and not other_topics and not is_elsewhere(wanted, target):
+            warnings += _without_ids(wanted, renamed_topics)
     if scenario is not None:
         base = keys_of(named, chosen, target) if wanted is None else wanted.positions
         moves = moved(base, scenario, target, at)
-        warned = {**(wanted.warnings if wanted is not None else {}), **moves.warnings}
+        warned = dict(wanted.warnings if wanted is not None else {})
+        for group_id, said in moves.warnings.items():
+            warned[group_id] = (*warned.get(group_id, ()), *said)
         wanted = replace(wanted or moves, positions=moves.positions, warnings=warned)
         source = f"{source}, --{scenario.move}" if source else f"--{scenario.move}"
     assert wanted is not None
@@ -336,16 +369,18 @@ def _wanted(
     if point.is_end:
         texts = LongTexts()
         source = load_source(paths, options, long_texts=texts)
-        return wanted_of(source.states, _ids(source.topic_names), cluster_id, texts), name
-    paths, options = log_of(paths, options)
-    snapshot, profile = open_snapshot(paths, options)
+        states, ids = source.states, _ids(source.topic_names)
+        return wanted_of(states, ids, cluster_id, _offsets_partitions(paths, states, options), groups, texts), name
+    log_paths, log_options = log_of(paths, options)
+    snapshot, profile = open_snapshot(log_paths, log_options)
     damage: list[Damage] = []
-    found = _at(snapshot, profile, point, groups, options, cluster_id, damage)
+    found = _at(paths, snapshot, profile, point, groups, log_options, cluster_id, damage)
     warn_about_damage(damage, options.on_damage)
     return found, f"{name} {_point_name(point)}"
 
 
 def _at(
+    paths: Sequence[str],
     snapshot: Snapshot,
     profile: Profile,
     point: _Point,
@@ -354,19 +389,21 @@ def _at(
     cluster_id: str | None,
     damage: list[Damage],
 ) -> Wanted:
-    ids, logs = _ids(snapshot.topic_names), snapshot.partitions
+    """Topic ids are those of the records alone: the names may have been those of other topics then."""
+    logs = snapshot.partitions
     if not point.incident:
-        states = states_at(
+        states, steps = states_at(
             logs, profile, time_ms=point.time_ms, before=point.before, on_damage=options.on_damage, damage=damage
         )
-        return wanted_of(states, ids, cluster_id)
+        wanted = wanted_of(states, {}, cluster_id, _offsets_partitions(paths, states, options), groups)
+        return replace(wanted, steps=steps)
     case = Case(profile, options.now_ms, None)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
     incidents = incidents_of([one for one in told.explanations if groups or one.severity > Severity.INFO])
     if not incidents:
         raise UsageError("regroup investigate finds nothing in this log that took offsets from these groups")
-    return wanted_before(logs, profile, incidents, ids, cluster_id, on_damage=options.on_damage, damage=[])
+    return wanted_before(logs, profile, incidents, cluster_id, on_damage=options.on_damage, damage=[])
 
 
 def _point_name(point: _Point) -> str:
@@ -375,6 +412,24 @@ def _point_name(point: _Point) -> str:
     if point.before is not None:
         return "before " + ", ".join(f"{partition}:{offset}" for partition, offset in sorted(point.before.items()))
     return f"at {point.time_ms} ms"
+
+
+def _offsets_partitions(paths: Sequence[str], states: Sequence[PartitionState], options: ReplayOptions) -> int:
+    """How many partitions the offsets topic of a source has: as was given, as a run or a file beside a log says, or as
+    the groups lie."""
+    if options.offsets_topic_num_partitions is not None:
+        return options.offsets_topic_num_partitions
+    if is_one_run(paths):
+        return int(open_run(paths[0]).manifest["offsets_topic_num_partitions"])
+    beside = beside_log(paths)
+    infos = None if beside.topology is None else load_topology(beside.topology).offsets_partitions
+    if not infos and beside.topics is not None:
+        infos = read_topics(beside.topics).offsets_topic.partitions
+    if infos:
+        return len(infos)
+    divisor = gcd(*(placement_divisor([*state.groups], state.offsets_partition) for state in states))
+    least = max((state.offsets_partition for state in states), default=0) + 1
+    return number_of_partitions(divisor, least) or max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS)
 
 
 def _ids(names: Mapping[str, str]) -> dict[str, str]:
@@ -398,14 +453,36 @@ def _cluster_of(paths: Sequence[str]) -> str | None:
     return None
 
 
-def _chosen(wanted: Wanted, groups: Sequence[str]) -> Wanted:
-    if not groups:
-        return wanted
+def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics) -> Wanted:
+    """The chosen part, by the names of the source; no groups: all."""
     for group_id in groups:
         if not any(key.group_id == group_id for key in wanted.positions):
             raise UsageError(f"the source has no committed offset of group {group_id!r}")
-    chosen = {key: place for key, place in wanted.positions.items() if key.group_id in groups}
+    chosen = {
+        key: place
+        for key, place in wanted.positions.items()
+        if (not groups or key.group_id in groups) and in_scope(key, topics)
+    }
     return replace(wanted, positions=chosen)
+
+
+def _steps(wanted: Wanted, groups: Sequence[str]) -> list[str]:
+    """Warnings of clock steps; of the offsets partitions of ``groups`` where these are named."""
+    partitions = {place.offsets_partition for place in wanted.positions.values()}
+    return [said for partition, said in sorted(wanted.steps.items()) if not groups or partition in partitions]
+
+
+def _without_ids(wanted: Wanted, renamed_topics: Mapping[str, str]) -> list[str]:
+    """Warning of topics of the source for which offsets were committed without a topic id."""
+    positions = wanted.positions.items()
+    topics = sorted({key.topic for key, place in positions if place.topic_id is None} - {*renamed_topics.values()})
+    if not topics:
+        return []
+    more = f" (and of {count(len(topics) - 1, 'topic')} more)" if len(topics) > 1 else ""
+    return [
+        f"offsets of topic {topics[0]}{more} were committed without a topic id: whether the topic was made again since "
+        "cannot be told"
+    ]
 
 
 def _live(
@@ -430,15 +507,17 @@ def _live(
         keys: list[OffsetKey] = [] if wanted is None else list(wanted.positions)
         target = live_target(client, keys, groups, topics)
         if states is not None:
-            with_records(target.groups, states, texts)
+            with_records(target.groups, states, target.offsets_partitions, texts)
         if scenario is None or not scenario.needs_time:
             return target, {}
         base = keys or list(keys_of(groups, topics, target))
         return target, offsets_at(client, base, scenario.number)
 
 
-def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOptions) -> Target:
-    """A run or a snapshot in the place of a cluster."""
+def _replayed(
+    paths: Sequence[str], topics_file: str | None, groups: Sequence[str] | None, options: ReplayOptions
+) -> Target:
+    """A run or a snapshot in the place of a cluster; ``groups`` are those of the plan, ``None``: all."""
     # Texts of its own: the texts that a state may hold are limited.
     texts = LongTexts()
     replaying = replace(options, profile=None) if is_run(paths[0]) else options
@@ -446,11 +525,12 @@ def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOpti
     if topics_file is None:
         own = [storage.join(path, TOPICS_FILE) for path in paths]
         topics_file = next((path for path in own if storage.exists(path)), None)
-    count = options.offsets_topic_num_partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    offsets_partitions = _offsets_partitions(paths, source.states, options)
+    check_places(source.states, offsets_partitions, groups or ())
     return Target(
         name=", ".join(paths),
         cluster_id=_cluster_of(paths),
-        groups=groups_of(source.states, _ids(source.topic_names), texts),
+        groups=groups_of(source.states, _ids(source.topic_names), place_of(offsets_partitions), texts),
         topics=None if topics_file is None else topics_of(read_topics(topics_file)),
-        offsets_partitions=count,
+        offsets_partitions=offsets_partitions,
     )

@@ -53,13 +53,18 @@ class Choices:
     new_share_groups: bool = False
 
 
+def is_elsewhere(wanted: Wanted, target: Target) -> bool:
+    """Whether the offsets were committed in another cluster, where both are known."""
+    return None not in (wanted.cluster_id, target.cluster_id) and wanted.cluster_id != target.cluster_id
+
+
 def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
     """A plan for each group that ``wanted`` names, in order of group ids, with all offsets that it holds."""
     by_group: dict[str, dict[OffsetKey, Position]] = {}
     for key, place in wanted.positions.items():
         if in_scope(key, choices.topics):
             by_group.setdefault(key.group_id, {})[key] = place
-    elsewhere = None not in (wanted.cluster_id, target.cluster_id) and wanted.cluster_id != target.cluster_id
+    elsewhere = is_elsewhere(wanted, target)
     found = []
     for group_id, positions in sorted(by_group.items()):
         group = target.group(group_id)

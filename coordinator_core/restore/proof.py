@@ -87,7 +87,7 @@ def prove(
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
     _compare_records(proof, writing, added)
-    replayed = groups_of(states, {}, texts)
+    replayed = groups_of(states, {}, {group.group_id: group.offsets_partition for group in writing}.get, texts)
     for group in writing:
         # Start offsets of share groups are in __share_group_state.
         logs = [] if group.type == GroupType.SHARE else [("the replayed log", replayed)]

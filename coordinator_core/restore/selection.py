@@ -56,8 +56,15 @@ def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
         parts = [whole_number(part, INT32_END) for part in numbers.split(",") if colon]
         if not topic or None in parts:
             raise UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
-        found[topic] = frozenset(part for part in parts if part is not None) if colon else None
+        chosen = frozenset(part for part in parts if part is not None) if colon else None
+        choose(found, topic, chosen)
     return found
+
+
+def choose(chosen: dict[str, frozenset[int] | None], topic: str, partitions: frozenset[int] | None) -> None:
+    """Choose partitions of a topic, ``None`` for all, beside those that are chosen already."""
+    before = chosen.get(topic, frozenset())
+    chosen[topic] = None if before is None or partitions is None else before | partitions
 
 
 def parse_duration_ms(text: str) -> int:

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from coordinator_core.errors import Damage, UsageError
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
 from coordinator_core.investigate.model import SET_ANEW, Explanation
+from coordinator_core.investigate.words import count
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Record
 from coordinator_core.merge.packed import LongText, LongTexts, PackedTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.restore.model import Position
-from coordinator_core.restore.target import groups_of, position_of
+from coordinator_core.restore.target import check_places, groups_of, listed, place_of, position_of
 from coordinator_core.untrusted import INT32_END, whole_number
 
 Steps = Iterator[tuple[SequentialReplayer, Record | None]]
@@ -26,23 +28,31 @@ Steps = Iterator[tuple[SequentialReplayer, Record | None]]
 @dataclass(frozen=True)
 class Wanted:
     """``positions`` by offset key, ``types`` of groups where they are known; ``cluster_id`` of where they were
-    committed. ``warnings`` by group."""
+    committed. ``warnings`` by group; ``steps`` by offsets partition: what clock steps there mean for the point."""
 
     positions: Mapping[OffsetKey, Position]
     types: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str | None = None
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    steps: Mapping[int, str] = field(default_factory=dict)
 
 
 def wanted_of(
     states: Sequence[PartitionState],
     topic_ids: Mapping[str, str],
     cluster_id: str | None,
+    offsets_partitions: int,
+    group_ids: Collection[str] = (),
     texts: LongTexts | None = None,
 ) -> Wanted:
-    """Everything that a replayed state has committed. ``topic_ids`` by name; ``texts`` as for
-    :func:`restore.target.position_of`."""
-    groups = groups_of(states, topic_ids, texts)
+    """Everything that a replayed state of so many offsets partitions has committed. ``topic_ids`` by name; ``texts``
+    as for :func:`restore.target.position_of`.
+
+    Raises ``UsageError`` for one of ``group_ids`` (empty: of all) of which several partitions have a state, and none
+    of them is that of its coordinator.
+    """
+    places = check_places(states, offsets_partitions, group_ids)
+    groups = groups_of(states, topic_ids, place_of(offsets_partitions), texts)
     return Wanted(
         {
             OffsetKey(group_id, *key): place
@@ -51,11 +61,27 @@ def wanted_of(
         },
         {group_id: group.type for group_id, group in groups.items()},
         cluster_id,
-        {group_id: _open_at_source(group.unstable) for group_id, group in groups.items() if group.unstable},
+        {
+            group_id: said
+            for group_id, group in groups.items()
+            if (said := (*_in_others(places.get(group_id), group_id, offsets_partitions), *_open(group.unstable)))
+        },
     )
 
 
-def _open_at_source(unstable: Mapping[tuple[str, int], tuple[int, ...]]) -> tuple[str, ...]:
+def _in_others(partitions: Sequence[int] | None, group_id: str, offsets_partitions: int) -> tuple[str, ...]:
+    if partitions is None:
+        return ()
+    home = partition_for(group_id, offsets_partitions)
+    return (
+        f"offsets partitions {listed(partitions)} have it: what {home} has is taken, which is that of its coordinator "
+        f"where there are {offsets_partitions}",
+    )
+
+
+def _open(unstable: Mapping[tuple[str, int], tuple[int, ...]]) -> tuple[str, ...]:
+    if not unstable:
+        return ()
     producers = sorted({producer for each in unstable.values() for producer in each})
     named = ", ".join(map(str, producers))
     return (f"a transaction of producer {named} was open at the source: its commits are not taken",)
@@ -69,14 +95,16 @@ def states_at(
     before: Mapping[int, int] | None = None,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
-) -> list[PartitionState]:
+) -> tuple[list[PartitionState], dict[int, str]]:
     """State before the first record that is newer than ``time_ms``, or before the record offsets of ``before``
     (by offsets partition; only these partitions then). Long metadata are ``LongText``.
 
-    Each partition has the clock of its leaders, and times can step back: the first newer record ends it.
+    Each partition has the clock of its leaders, and times can step back: the first newer record ends it. What to say
+    where others behind it are not newer is told by offsets partition.
     Raises ``UsageError`` for a record offset that the log does not reach.
     """
     found = []
+    steps = {}
     for log in logs:
         end = None if before is None else before.get(log.offsets_partition)
         if before is not None and end is None:
@@ -91,11 +119,27 @@ def states_at(
                 last = record.offset
                 continue
             found.append(replayer.finish())
+            if record is not None and time_ms is not None and (older := _older_behind(log, record.offset, time_ms)):
+                steps[log.offsets_partition] = (
+                    f"offsets partition {log.offsets_partition}: the clock of its leaders stepped back: it is taken "
+                    f"before record {record.offset}, the first newer one, and {count(older, 'record')} behind that "
+                    f"{'is' if older == 1 else 'are'} of that time or before (--before-record takes another point)"
+                )
             break
     missing = set(before or ()) - {state.offsets_partition for state in found}
     if missing:
         raise UsageError(f"the snapshot has no offsets partition {min(missing)}")
-    return found
+    return found, steps
+
+
+def _older_behind(log: PartitionLog, offset: int, time_ms: int) -> int:
+    """How many records behind a record offset are not newer than a time. Damage there is left out: the state ends
+    before it."""
+    rest = [segment for segment, following in log.segment_ranges() if following is None or following > offset]
+    batches = read_records(replace(log, segments=tuple(rest)), on_damage=OnDamage.SALVAGE)
+    return sum(
+        record.offset > offset and record.timestamp_ms <= time_ms for _, _, records in batches for record in records
+    )
 
 
 def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: list[Damage]) -> Steps:
@@ -139,13 +183,13 @@ def wanted_before(
     logs: Iterable[PartitionLog],
     profile: Profile,
     incidents: Sequence[Incident],
-    topic_ids: Mapping[str, str],
     cluster_id: str | None,
     *,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Wanted:
-    """Values of the keys of each incident before its first record, with epoch and metadata."""
+    """Values of the keys of each incident before its first record, with epoch and metadata; topic ids are those of the
+    records."""
     positions: dict[OffsetKey, Position] = {}
     types: dict[str, str] = {}
     for log in logs:
@@ -158,7 +202,7 @@ def wanted_before(
                 incident = stops.pop(0)
                 held: Mapping[OffsetKey, CommittedOffset] = replayer.offset_keys()
                 for key in sorted(incident.keys & held.keys()):
-                    positions[key] = position_of(held[key], log.offsets_partition, topic_ids.get(key.topic))
+                    positions[key] = position_of(held[key], log.offsets_partition, None)
                 group = replayer.group(incident.group_id)
                 types[incident.group_id] = "classic" if group is None else str(group.type)
             if not stops:
@@ -213,7 +257,7 @@ def renamed(wanted: Wanted, groups: Mapping[str, str], topics: Mapping[str, str]
         ("topic", topics, {key.topic for key in wanted.positions}),
     ):
         for name in names.keys() - known:
-            raise UsageError(f"--map-{what} {name}={names[name]}: the source has no committed offset of this {what}")
+            raise UsageError(f"--map-{what} {name}={names[name]}: no chosen offset of the source is of this {what}")
     found: dict[OffsetKey, Position] = {}
     for key, place in wanted.positions.items():
         topic = topics.get(key.topic, key.topic)

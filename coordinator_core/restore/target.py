@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.model import NO_EPOCH, Position
@@ -94,25 +97,69 @@ def position_of(
 
 
 def groups_of(
-    states: Sequence[PartitionState], topic_ids: Mapping[str, str], texts: LongTexts | None = None
+    states: Sequence[PartitionState],
+    topic_ids: Mapping[str, str],
+    place: Callable[[str], int | None],
+    texts: LongTexts | None = None,
 ) -> dict[str, TargetGroup]:
     """Groups of a replayed state, as their coordinators would answer. ``topic_ids`` by name; ``texts`` as for
-    :func:`position_of`."""
+    :func:`position_of`.
+
+    ``place`` is the offsets partition of a group. Of a group that several partitions have (the offsets topic got more
+    partitions, or records were misplaced), only the state there counts; the first, where none is there.
+    """
     found: dict[str, TargetGroup] = {}
     for state in states:
+        own: dict[str, TargetGroup] = {}
         for group_id, group in state.groups.items():
-            members = len(group.members)
-            found[group_id] = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
+            if group_id not in found or place(group_id) == state.offsets_partition:
+                members = len(group.members)
+                own[group_id] = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
         for key, offset in state.offsets.items():
-            if key.group_id in found:
-                place = position_of(offset, state.offsets_partition, topic_ids.get(key.topic), texts)
-                found[key.group_id].offsets[key.topic, key.partition] = place
+            if key.group_id in own:
+                held = position_of(offset, state.offsets_partition, topic_ids.get(key.topic), texts)
+                own[key.group_id].offsets[key.topic, key.partition] = held
         for producer_id, commits in state.pending.items():
             for key in commits:
-                if key.group_id in found:
-                    unstable = found[key.group_id].unstable
+                if key.group_id in own:
+                    unstable = own[key.group_id].unstable
                     unstable[key[1:]] = (*unstable.get(key[1:], ()), producer_id)
+        found |= own
     return found
+
+
+def place_of(offsets_partitions: int) -> Callable[[str], int]:
+    """The offsets partition of a group, of so many."""
+    return partial(partition_for, num_partitions=offsets_partitions)
+
+
+def check_places(
+    states: Sequence[PartitionState], offsets_partitions: int, group_ids: Collection[str]
+) -> dict[str, list[int]]:
+    """Groups that several offsets partitions have, with these partitions.
+
+    Raises ``UsageError`` for one of ``group_ids`` (empty: of all) where that of its coordinator is not among them.
+    """
+    first: dict[str, int] = {}
+    found: dict[str, list[int]] = {}
+    for state in states:
+        for group_id in state.groups:
+            place = first.setdefault(group_id, state.offsets_partition)
+            if place != state.offsets_partition:
+                found.setdefault(group_id, [place]).append(state.offsets_partition)
+    for group_id, places in found.items():
+        home = partition_for(group_id, offsets_partitions)
+        if home not in places and (not group_ids or group_id in group_ids):
+            raise UsageError(
+                f"offsets partitions {listed(places)} have group {group_id!r}, and {home}, that of its coordinator "
+                f"where there are {offsets_partitions}, has not: give their number (--offsets-topic-num-partitions)"
+            )
+    return found
+
+
+def listed(partitions: Sequence[int]) -> str:
+    """``3, 7 and 17``, of two or more."""
+    return f"{', '.join(map(str, partitions[:-1]))} and {partitions[-1]}"
 
 
 def topics_of(topics: Topics) -> dict[str, TargetTopic]:
@@ -130,11 +177,14 @@ def topics_of(topics: Topics) -> dict[str, TargetTopic]:
 
 
 def with_records(
-    groups: Mapping[str, TargetGroup], states: Sequence[PartitionState], texts: LongTexts | None = None
+    groups: Mapping[str, TargetGroup],
+    states: Sequence[PartitionState],
+    offsets_partitions: int,
+    texts: LongTexts | None = None,
 ) -> None:
     """Give the committed offsets of live groups the records that hold them, and their open transactions the producers,
     as far as a replay of the same log agrees. ``texts`` as for :func:`position_of`."""
-    replayed = groups_of(states, {}, texts)
+    replayed = groups_of(states, {}, place_of(offsets_partitions), texts)
     for group_id, group in groups.items():
         known = replayed.get(group_id)
         if known is None:

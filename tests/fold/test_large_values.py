@@ -40,7 +40,7 @@ from coordinator_core.restore.decide import changed_row, group_plan
 from coordinator_core.restore.model import Action, Plan, after_of, read_plan, state_digest, write_plan
 from coordinator_core.restore.proof import prove
 from coordinator_core.restore.source import wanted_of
-from coordinator_core.restore.target import LogRange, Target, TargetGroup, groups_of
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, groups_of, place_of
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
@@ -346,14 +346,14 @@ def test_proofs_compare_long_metadata(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         log = write_log(tmp_path / name, commits(1, metadata=2_000, changed=changed))
         snapshots.append(Snapshot((), (log,), (), (), {}))
-    wanted = wanted_of(replay_snapshot(snapshots[0], PROFILE, damage=[]), {}, None)
+    wanted = wanted_of(replay_snapshot(snapshots[0], PROFILE, damage=[]), {}, None, 1)
     rows = [changed_row(key, None, place, LogRange(), "") for key, place in wanted.positions.items()]
     planned = group_plan(TargetGroup("g"), Target("t", None, {}, None, 1), rows)
     plan = Plan("restore", None, "t", "s", {}, 1, (planned,))
     for snapshot, differs in zip(snapshots, (False, True), strict=True):
         texts = packed.LongTexts()
         states = replay_snapshot(snapshot, PROFILE, damage=[], whole_metadata=False, long_texts=texts)
-        answered = groups_of(replay_snapshot(snapshot, PROFILE, damage=[]), {})
+        answered = groups_of(replay_snapshot(snapshot, PROFILE, damage=[]), {}, place_of(1))
         proof = prove(plan, [], states, answered, texts)
         found = [text.partition(": ") for text in proof.problems if "than foreseen" in text]
         who = ("the replayed log", "its coordinator") if differs else ()

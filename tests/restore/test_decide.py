@@ -404,6 +404,8 @@ def test_names_are_changed_and_never_two_into_one() -> None:
         renamed(wanted, {"x": "y"}, {})
 
 
+    assert parse_topics(["a:0", "b", "a:2", "b:1"]) == {"a": frozenset({0, 2}), "b": None}
+    assert parse_topics(["b:1", "b"]) == {"b": None}
 def test_positions_keep_what_is_known_of_them() -> None:
     place = Position(160, 5, "m", HERE, 7, 70)
     row = decided(place)

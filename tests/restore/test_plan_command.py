@@ -192,6 +192,8 @@ def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.Ca
         (["LOG", "--group", "g", "--before-record", "x", "--against", "LOG"], "expected PARTITION:OFFSET"),
         (["LOG", "--group", "g", "--at-time", "noon", "--against", "LOG"], "--at-time noon"),
         (["LOG", "--group", "other", "--to-datetime", "0", "--against", "LOG"], "it needs --bootstrap-server"),
+        (["LOG", "--group", "g", "--to-datetime", "1969-12-31T23:59:59.999", "--against", "LOG"], "a time before 1970"),
+        (["LOG", "--group", "g", "--to-datetime", str(10**20), "--against", "LOG"], "expected a time like"),
         (["LOG", "--group", "other", "--to-latest", "--against", "LOG"], "are not known"),
         (["LOG", "--group", "other", "--to-latest", "--to-offset", "1", "--against", "LOG"], "exclude each other"),
         (["LOG", "--group", "other", "--map-group", "a", "--against", "LOG"], "expected OLD=NEW"),
@@ -212,3 +214,124 @@ def test_only_the_approved_plan_is_applied(log: Path, tmp_path: Path, capfd: pyt
     apply = ["restore", "apply", path, "--bootstrap-server", "127.0.0.1:1", "--plan-digest", "0" * 64]
     assert run(apply) == ExitCode.USAGE
     assert "it is not the plan that was approved" in capfd.readouterr().err
+
+
+def test_several_choices_of_a_topic_are_united(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of the source by its names, of what the target holds by the new ones."""
+    made = Log().commit("g", {("a", 0): 1, ("a", 1): 2, ("b", 0): 3, ("b", 1): 4, ("c", 0): 5})
+    log = made.write(tmp_path / "log")
+    target = Log().commit("g", {("b", number): 9 for number in range(3)} | {("c", 0): 9}).write(tmp_path / "target")
+    chosen = ["--group", "g", "--topic", "b:1", "--against", target]
+    document = planned(capfd, log, *chosen, "--topic", "b:0")
+    assert after(document) == {"g b-0": 3, "g b-1": 4, "g b-2": 9, "g c-0": 9}
+    document = planned(capfd, *chosen, "--topic", "b:2", "--to-offset", "5")
+    assert after(document) == {"g b-0": 9, "g b-1": 5, "g b-2": 5, "g c-0": 9}
+    mapped = ["--topic", "a:0", "--map-topic", "a=b", "--delete-others"]
+    assert after(planned(capfd, log, *chosen, *mapped)) == {"g b-0": 1, "g b-1": 4, "g b-2": 9, "g c-0": 9}
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    offsets, names = tmp_path / "offsets.csv", tmp_path / "names.csv"
+    offsets.write_text("g,orders,0,5\r\ng,orders,1,6\r\n", "utf-8-sig")
+    names.write_text("other,another\r\n", "utf-8-sig")
+    assert after(planned(capfd, "--from-file", offsets, "--against", log)) == {"g orders-0": 5, "g orders-1": 6}
+    assert after(planned(capfd, log, "--map-groups", names, "--against", log)) == {"another orders-1": 7}
+    offsets.write_bytes(b"\xef\xbb\xbfg\xff,orders,0,5")
+    assert run(["restore", "plan", "--from-file", str(offsets), "--against", str(log)]) == ExitCode.USAGE
+    assert "position 4" in capfd.readouterr().err
+
+
+def written_topics(path: Path, *names: str) -> None:
+    """A ``topics.json`` with topics of these names, one partition each."""
+    partitions = [{"partition": 0, "start_offset": 0, "end_offset": 1000, "leader_epoch": 9}]
+    topics = [{"name": name, "topic_id": name[0].upper() * 22, "partitions": partitions} for name in names]
+    path.write_text(json.dumps({"topics": topics}))
+
+
+@pytest.mark.parametrize("point", [["--before-record", "0:2"], ["--at-time", str(T0)], ["--before-incident"]])
+def test_before_the_end_nobody_knows_which_topic_had_a_name(
+    point: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Unless the record has the topic id. The topic was made again, and the capture has the new id."""
+    made = Log().commit("g", {("orders", 0): 900, ("sales", 0): 1}, leader_epoch=4).wait(MINUTE)
+    log = made.tombstones("g", ("orders", 0), ("sales", 0), with_group=True).write(tmp_path / "log")
+    written_topics(log / "topics.json", "orders", "sales")
+    common = [log, "--group", "g", *point, "--against", log, "--now-ms", str(T0 + 2 * MINUTE)]
+    document = planned(capfd, *common)
+    (group,) = document["groups"]
+    assert [row["after"]["leader_epoch"] for row in group["rows"]] == [-1, -1]
+    said = "committed without a topic id: whether the topic was made again since cannot be told"
+    assert document["warnings"] == [f"offsets of topic orders (and of 1 topic more) were {said}"]
+    assert planned(capfd, *common, "--other-topics")["warnings"] == []
+    mapped = planned(capfd, *common, "--topic", "orders", "--map-topic", "orders=sales")
+    assert (after(mapped), mapped["warnings"]) == ({"g sales-0": 900}, [])
+
+
+def test_a_clock_that_stepped_back_is_told(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = Log().commit("g", {("orders", 0): 100}).wait(60 * MINUTE).commit("h", {("orders", 0): 1}).wait(-59 * MINUTE)
+    made.commit("g", {("orders", 0): 500}).wait(29 * MINUTE).commit("g", {("orders", 0): 600}).roll()
+    stepped = made.wait(11 * MINUTE).commit("g", {("orders", 0): 700}).write(tmp_path / "log", 3)
+    Log().commit("other", {("orders", 0): 7}).write(stepped, 4)
+    point = ["--at-time", str(T0 + 40 * MINUTE), "--against", log]
+    said = (
+        "offsets partition 3: the clock of its leaders stepped back: it is taken before record 1, the first newer one, "
+        "and 2 records behind that are of that time or before (--before-record takes another point)"
+    )
+    for groups, steps in ((["--group", "g"], [said]), (["--all-groups"], [said]), (["--group", "other"], [])):
+        document = planned(capfd, stepped, *groups, *point)
+        assert document["warnings"] == ["nothing is known of the topics: ranges are not checked", *steps]
+    # What lies behind the point may be damaged: it is not taken.
+    segment = stepped / "__consumer_offsets-3" / f"{4:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:-1])
+    assert planned(capfd, stepped, "--group", "g", *point)["warnings"][1:] == [said]
+
+
+@pytest.fixture
+def placed_twice(tmp_path: Path) -> Path:
+    """Group g in offsets partitions 3, where it belongs of 50, and 17, which has one offset more."""
+    log = Log().commit("g", {("orders", 0): 900, ("orders", 1): 901}).write(tmp_path / "log", 3)
+    return Log().commit("g", {("orders", 0): 1, ("orders", 2): 2}).write(log, 17)
+
+
+def test_a_group_in_two_offsets_partitions_is_what_its_coordinator_reads(
+    placed_twice: Path, log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    document = planned(capfd, placed_twice, "--group", "g", "--against", placed_twice)
+    assert after(document) == {"g orders-0": 900, "g orders-1": 901}
+    said = (
+        "offsets partitions 3 and 17 have it: what 3 has is taken, which is that of its coordinator where there are 50"
+    )
+    assert document["groups"][0]["warnings"] == [said]
+    # 103, its hash, is 17 modulo 43.
+    document = planned(capfd, placed_twice, "--group", "g", "--against", log, "--offsets-topic-num-partitions", "43")
+    assert (after(document), document["groups"][0]["offsets_partition"]) == ({"g orders-0": 1, "g orders-2": 2}, 17)
+    for paths in ([placed_twice, "--against", log], ["--shift-by", "1", "--against", placed_twice]):
+        given = ["restore", "plan", *map(str, paths), "--group", "g", "--offsets-topic-num-partitions", "60"]
+        assert run(given) == ExitCode.USAGE
+        assert "offsets partitions 3 and 17 have group 'g', and 43, that of its coordinator" in capfd.readouterr().err
+
+
+def test_the_number_of_offsets_partitions_is_that_of_the_target(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As its files tell: verify looks at the partition that the plan names."""
+    log = Log().commit("g", {("orders", 0): 900}).write(tmp_path / "log", 1)
+    infos = [{"partition": number, "leader": 1} for number in range(3)]
+    for name, topics in (
+        ("topology.json", {"__consumer_offsets": {"partitionInfo": infos}}),
+        (
+            "topics.json",
+            [{"name": name, "topic_id": None, "partitions": infos} for name in ("__consumer_offsets", "orders")],
+        ),
+    ):
+        (log / name).write_text(json.dumps({"topics": topics}))
+        document = planned(capfd, log, "--group", "g", "--against", log)
+        (log / name).unlink()
+        assert document["groups"][0]["offsets_partition"] == 1
+    given = ["--cluster", "c", "--output", str(tmp_path / "runs"), "--kafka-version", "3.9.2"]
+    assert run(["replay", str(log), *given, "--offsets-topic-num-partitions", "3"]) == ExitCode.CLEAN
+    capfd.readouterr()
+    (manifest,) = (tmp_path / "runs").glob("**/manifest.json")
+    given = ["--to-offset", "1", "--group", "g", "--against", str(manifest.parent), "--format", "json"]
+    assert run(["restore", "plan", *given]) == ExitCode.CLEAN
+    assert json.loads(capfd.readouterr().out)["groups"][0]["offsets_partition"] == 1

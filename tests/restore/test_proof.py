@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.log.discovery import discover
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord
 from coordinator_core.restore.decide import Choices, decide
 from coordinator_core.restore.model import Plan, Position
 from coordinator_core.restore.proof import Added, prove
 from coordinator_core.restore.source import Wanted
-from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic, with_records
+from coordinator_core.runs.local import replay_snapshot
+from tests.history.logs import Log
 
 KEY, OTHER = OffsetKey("g", "orders", 0), OffsetKey("g", "orders", 1)
 HELD = Position(150, 5, "held")
@@ -94,3 +100,15 @@ def test_a_foreign_record_is_named_with_who_wrote_it(records: list[OffsetRecord 
 def test_a_transaction_is_named_by_its_producer() -> None:
     (said,) = problems(commit(KEY, 170), producer_id=42)
     assert f"a commit of 170 in a transaction of producer 42, {AT};" in said
+
+
+def test_of_a_group_in_two_offsets_partitions_that_of_its_coordinator_counts(tmp_path: Path) -> None:
+    log = Log().commit("g", {KEY[1:]: 160}, leader_epoch=-1).write(tmp_path, 3)
+    Log().commit("g", {KEY[1:]: 1, OTHER[1:]: 1}, leader_epoch=-1).write(log, 17)
+    states = replay_snapshot(discover([str(log)]), profile_for_release("3.9.2"), damage=[])
+    now = {"g": TargetGroup("g", state="Empty", offsets={KEY[1:]: Position(160)})}
+    groups = decide(Wanted({KEY: Position(160)}), Target("test", None, {}, None, 50), Choices({}))
+    plan = Plan("restore", None, "test", "source", {}, 1, tuple(groups))
+    assert prove(plan, [Added(3, 0, commit(KEY, 160))], states, now).problems == []
+    with_records(now, states, 50)
+    assert now["g"].offsets == {KEY[1:]: Position(160, offsets_partition=3, record_offset=0)}
