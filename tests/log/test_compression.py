@@ -77,6 +77,26 @@ class TestGzip:
     def test_other_bytes_behind_the_last_member_are_ignored(self) -> None:
         assert plain(Codec.GZIP, gzip.compress(b"one") + bytes(9)) == b"one"
 
+    @pytest.mark.parametrize(
+        "behind",
+        [
+            b"\x1f\x8b",
+            b"\x1f\x8b\x07" + bytes(30),
+            b"\x1f\x8b\x08\x08" + b"n" * 30,
+            b"\x1f\x8b\x08\x04" + bytes(6) + b"\xff\xff" + bytes(30),
+            b"\x1f\x8b\x08\x02" + bytes(36),
+            gzip.compress(b"two")[:14],
+        ],
+        ids=["magic", "method", "name", "extra", "header crc", "cut"],
+    )
+    def test_a_header_that_java_cannot_read_ends_the_stream(self, behind: bytes) -> None:
+        assert plain(Codec.GZIP, gzip.compress(b"one") + behind) == b"one"
+
+    def test_members_with_all_fields_of_a_header_go_on(self) -> None:
+        header = b"\x1f\x8b\x08\x1e" + bytes(6) + b"\x02\0ab" + b"name\0" + b"comment\0"
+        header += (zlib.crc32(header) & 0xFFFF).to_bytes(2, "little")
+        assert plain(Codec.GZIP, gzip.compress(b"one ") + header + gzip.compress(b"two")[10:]) == b"one two"
+
     def test_content_checksum_is_verified(self) -> None:
         data = bytearray(gzip.compress(TEXT))
         data[-8] ^= 1
