@@ -52,7 +52,7 @@ def _members(data: memoryview, max_bytes: int) -> bytearray:
 def _has_header(data: memoryview) -> bool:
     """Whether the bytes behind a member are another one: Java ends without a word where it cannot read a header, and
     looks for none in fewer bytes than an empty member has."""
-    if len(data) <= _FIXED_HEADER_BYTES + _TRAILER_BYTES or data[:3] != b"\x1f\x8b\x08":
+    if len(data) <= _FIXED_HEADER_BYTES + _TRAILER_BYTES or bytes(data[:3]) != b"\x1f\x8b\x08":
         return False
     flags, end = data[3], _FIXED_HEADER_BYTES
     if flags & _HAS_EXTRA:
@@ -66,6 +66,6 @@ def _has_header(data: memoryview) -> bool:
     if flags & _HAS_CRC:
         crc = zlib.crc32(data[:end]) & 0xFFFF
         end += 2
-        if data[end - 2 : end] != crc.to_bytes(2, "little"):
+        if bytes(data[end - 2 : end]) != crc.to_bytes(2, "little"):
             return False
     return end <= len(data)
