@@ -86,7 +86,9 @@ class Claim:
         return [name for name in claims if _term(name) == _term(claims[-1])]
 
     def _names(self) -> list[str]:
-        return [entry.name for entry in storage.list_directory(self._directory, missing_ok=True)]
+        names = (entry.name for entry in storage.list_directory(self._directory, missing_ok=True))
+        # Where files are renamed into place, a writer that was killed leaves one that begins with a dot.
+        return [name for name in names if not name.startswith(".")]
 
     def _going_on(self, claims: list[str]) -> str | None:
         """One of these writers that goes on; looks for :data:`QUIET_SECONDS` where they do not say that they ended."""

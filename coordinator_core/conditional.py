@@ -109,7 +109,8 @@ def _found(store: ObjectStore, key: str) -> tuple[bytes | None, Any]:
 
 
 def _key(path: str) -> str:
-    return urlsplit(path.partition("?")[0]).path.strip("/")
+    # As the rest takes it: ``urlsplit`` would cut it at a ``#``.
+    return path.partition("?")[0].partition("://")[2].partition("/")[2].strip("/")
 
 
 def _store(path: str) -> ObjectStore | None:

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from coordinator_core.errors import RegroupError, StorageError, UsageError, not_written
 
@@ -32,6 +32,8 @@ _CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/jso
 """Of files that people open in a browser, which would store them otherwise."""
 _SYNCED_BYTES = 16 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_PLAIN = "/!$&'()*+,;=:@"
+"""What, beside letters, digits and ``_.-~``, stands for itself in the path of a URI (RFC 3986)."""
 _PASSING = re.compile(
     r"AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)\b"
     r"|HTTP status (5\d\d|429)\b"
@@ -72,7 +74,16 @@ def is_local(path: str) -> bool:
 
 def local_path(path: str) -> Path:
     """The local file behind a path or ``file://`` URI."""
-    return Path(unquote(urlsplit(path).path)) if _URI.match(path) else Path(path)
+    return Path(_decoded(urlsplit(path).path)) if _URI.match(path) else Path(path)
+
+
+def _encoded(name: str) -> str:
+    """The name of a local file in a ``file://`` URI, which is percent-encoded; URIs of object stores are not."""
+    return quote(name, safe=_PLAIN, errors="surrogateescape")
+
+
+def _decoded(name: str) -> str:
+    return unquote(name, errors="surrogateescape")
 
 
 def filesystem(path: str) -> tuple[Any, str]:
@@ -110,16 +121,16 @@ def join(base: str, *parts: str) -> str:
     if not _URI.match(base):
         return os.path.join(base, *parts)
     main, mark, query = base.partition("?")
-    return "/".join([main.rstrip("/"), *parts]) + mark + query
+    return "/".join([main.rstrip("/"), *(map(_encoded, parts) if is_local(base) else parts)]) + mark + query
 
 
 def split(path: str) -> tuple[str, str]:
     """Parent and last component of a path."""
     main, mark, query = path.partition("?") if _URI.match(path) else (path, "", "")
     parent, _, name = main.rstrip("/").rpartition("/")
-    if not _URI.match(path) and not parent:
-        parent = "/" if main.startswith("/") else "."
-    return parent + mark + query, name
+    if not _URI.match(path):
+        return parent or ("/" if main.startswith("/") else "."), name
+    return parent + mark + query, _decoded(name) if is_local(path) else name
 
 
 def stat(path: str) -> Entry | None:
@@ -549,14 +560,23 @@ def delete(path: str) -> None:
         raise _not_written(path, error) from error
 
 
+_BEING_DELETED = re.compile(r"_(.+-)?[0-9a-f]{16}")
+"""Names of :func:`delete_while_written`; earlier versions had the former name in them."""
+
+
+def is_being_deleted(name: str) -> bool:
+    """Whether a directory has the name under which one is deleted: it is left where that was killed."""
+    return _BEING_DELETED.fullmatch(name) is not None
+
+
 def delete_while_written(path: str) -> None:
     """Delete a local directory, or one of an object store, into which other processes may still write.
 
     A local one gets another name first: from then on its name leads nowhere, and nothing is added while it is deleted.
+    That name is short, since ``path`` may have the longest that there is, and is the one of :func:`is_being_deleted`.
     """
     if is_local(path):
-        parent, name = split(path)
-        gone = join(parent, f"_{name}-{os.urandom(8).hex()}")
+        gone = join(split(path)[0], f"_{os.urandom(8).hex()}")
         with suppress(FileNotFoundError):
             os.rename(local_path(path), local_path(gone))
         path = gone

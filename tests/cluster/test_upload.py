@@ -165,6 +165,15 @@ def test_one_writes_at_a_time(
     assert discover([place]).partitions
 
 
+def test_what_a_killed_writer_left_is_no_claim(tmp_path: Path) -> None:
+    """Where files are renamed into place, as in HDFS."""
+    (tmp_path / ".000007-ab.renewed.00ff").touch()
+    for term in (1, 2):
+        with claims.Claim(str(tmp_path), "another writer", CaptureBusyError) as claim:
+            assert claim.name.startswith(f"{term:06d}-")
+            claim.forget_earlier()
+
+
 def test_what_is_no_capture_is_left_alone(captured: Path, bucket: ObjectStore, tmp_path: Path) -> None:
     place = bucket.uri(f"{tmp_path.name}/else")
     storage.write_atomic(storage.join(place, "some", "thing"), b"x")

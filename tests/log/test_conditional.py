@@ -117,6 +117,16 @@ def test_the_endpoint_of_a_uri(bucket: ObjectStore, tmp_path: Path, monkeypatch:
     assert storage.read_text(path) == "one"
 
 
+def test_a_key_may_have_any_character(bucket: ObjectStore, tmp_path: Path) -> None:
+    """It is that of every other access; what stands at a part of it stays."""
+    beside, path = bucket.uri(f"{tmp_path.name}/out"), bucket.uri(f"{tmp_path.name}/out#1 ~%41/file")
+    storage.write_atomic(beside, b"of somebody else")
+    assert create(path, b"one")
+    assert not create(path, b"two")
+    assert storage.read_text(path) == "one"
+    assert storage.read_text(beside) == "of somebody else"
+
+
 def test_what_cannot_be_replaced(bucket: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(
         WriteError, match=r"s3://no-such-bucket-there/file: cannot be replaced: .*404 Not Found$"

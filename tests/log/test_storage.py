@@ -106,6 +106,15 @@ class TestEveryKindOfPath:
         with system.open_input_file(inner) as stream:
             assert stream.read() == b"content"
 
+    def test_names_stay_as_they_are(self, root: str) -> None:
+        for name in ("100%41", "a#b", "grün", "a+b=c:d@e"):
+            storage.write_atomic(storage.join(root, name, "file"), name.encode())
+            (entry,) = (one for one in storage.list_directory(root) if one.name == name)
+            ((below, file),) = storage.files_below(entry.path)
+            assert (below, storage.read_text(file.path)) == ("file", name)
+            assert storage.split(entry.path) == (root, name)
+            assert storage.stat(entry.path) == entry
+
     def test_parents(self, root: str) -> None:
         assert storage.split(storage.join(root, "one", "two")) == (storage.join(root, "one"), "two")
 
@@ -158,6 +167,18 @@ class TestLocalFiles:
             ("directory", True),
             ("link", True),
         ]
+
+    def test_a_uri_names_any_file(self, tmp_path: Path) -> None:
+        for name in ("a?b", "line\nline", os.fsdecode(b"\xff")):
+            (tmp_path / name).write_bytes(b"1")
+            path = storage.join(tmp_path.as_uri(), name)
+            assert bytes(storage.read(path)) == b"1"
+            assert storage.split(path) == (tmp_path.as_uri(), name)
+
+    def test_what_has_the_longest_name_is_deleted(self, tmp_path: Path) -> None:
+        (tmp_path / ("r" * 255)).mkdir()
+        storage.delete_while_written(str(tmp_path / ("r" * 255)))
+        assert os.listdir(tmp_path) == []
 
     def test_a_directory_cannot_be_read_as_a_file(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be read"):
