@@ -271,9 +271,12 @@ def _columns(name: str) -> pa.Schema:
 
 
 def _properties(name: str) -> dict[str, str]:
-    """Properties of an Iceberg table. Our files have statistics of the columns of the key alone."""
+    """Properties of an Iceberg table. Our files have statistics of the columns of the key alone.
+
+    As they are: where pyiceberg shortens an upper bound, it may make a surrogate of the last character, and fail.
+    """
     of_column = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
-    metrics = {f"{of_column}.{column}": "truncate(16)" for column in TABLES[name].key}
+    metrics = {f"{of_column}.{column}": "full" for column in TABLES[name].key}
     return _PROPERTIES | {TableProperties.DEFAULT_WRITE_METRICS_MODE: "none"} | metrics
 
 
@@ -309,21 +312,26 @@ def _files_of(run: Run, name: str) -> dict[str, _File]:
 def _uri(path: str) -> str:
     if not storage.is_local(path):
         # How the storage is reached is the catalogue's matter.
-        return path.partition("?")[0]
-    local = os.path.abspath(storage.local_path(path))
-    if "?" in local or "#" in local:
+        uri = path.partition("?")[0]
+    else:
+        uri = f"file://{os.path.abspath(storage.local_path(path))}"
+    if "?" in uri or "#" in uri:
         raise UsageError(f"{path}: readers of Iceberg take no path with ? or #")
-    return f"file://{local}"
+    return uri
 
 
 def _data_file(table: Table, uri: str, file: _File, place: RunPlace) -> DataFile:
     """The entry of a file, with the statistics of its footer."""
     schema = table.schema()
+    columns = parquet_path_to_id_mapping(schema)
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=file.footer,
-        stats_columns=compute_statistics_plan(schema, table.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        # Not by the table's properties: those of earlier versions shorten bounds.
+        stats_columns=compute_statistics_plan(schema, _properties(table.name()[-1])),
+        parquet_column_mapping=columns,
     )
+    for name in _without_bounds(file.footer):
+        found.column_aggregates.pop(columns[name], None)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=uri,
@@ -336,6 +344,20 @@ def _data_file(table: Table, uri: str, file: _File, place: RunPlace) -> DataFile
         key_metadata=None,
         **found.to_serialized_dict(),
     )
+
+
+def _without_bounds(footer: pq.FileMetaData) -> Iterator[str]:
+    """Columns of which a row group has values, but no bounds: Parquet leaves out those above 4 KiB.
+
+    Those of the other row groups are no bounds of the file: engines would pass over it.
+    """
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for place in range(footer.num_columns):
+            column = group.column(place)
+            found = column.statistics
+            if found is None or (not found.has_min_max and found.null_count < column.num_values):
+                yield column.path_in_schema
 
 
 def _entries(table: Table, branch: str, place: RunPlace) -> dict[str, DataFile]:

@@ -29,6 +29,7 @@ from coordinator_core.runs.registered import is_registered
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.verify import verify_run
 from tests.kills import events_of, killed_at
+from tests.rules.logs import Log, commit, log_of
 
 from .test_publish import place as place_of
 from .test_publish import publish
@@ -396,6 +397,24 @@ def test_a_catalogue_that_fails(run: Run, tables: Tables, tmp_path: Path, capsys
         catalog.execute("UPDATE iceberg_tables SET metadata_location = '/nowhere.json' WHERE table_name = 'offsets'")
     assert regroup(command(tmp_path, run.path)) == ExitCode.APPLY_FAILED
     assert capsys.readouterr().err.startswith("regroup: error: catalog lake: FileNotFoundError: ")
+
+
+def test_every_row_is_found_by_its_group(tables: Tables, tmp_path: Path) -> None:
+    """Parquet tells no bounds of long values; and behind U+D7FF come surrogates, which are no characters."""
+    groups = ["z" * 5_000, "a", "\ud7ff" * 20, "\U0010ffff" * 20]
+    log = Log({number: log_of(commit(group)) for number, group in enumerate(groups)}, num_partitions=4)
+    tables.register(log.publish(tmp_path))
+    table = read(tmp_path, "offsets")
+    assert [table.scan(row_filter=iceberg._is("group_id", group)).count() for group in groups] == [1] * 4
+    # By a column that has bounds the file is passed over.
+    files = [len(list(table.scan(row_filter=iceberg._is("topic", topic)).plan_files())) for topic in ("t", "u")]
+    assert files == [1, 0]
+
+
+@pytest.mark.parametrize("path", ["s3://b/out#1/part.parquet?region=eu", "/out#1/part.parquet", "/out?/part.parquet"])
+def test_paths_that_readers_would_cut_are_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="no path with"):
+        iceberg._uri(path)
 
 
 def test_place_of_a_run(run: Run, tmp_path: Path) -> None:
