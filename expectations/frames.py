@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
+from coordinator_core.errors import DamagedInputError
+from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations.checks import COUNTED, FILES_COLUMNS, Reference
@@ -44,8 +46,16 @@ class UnreadableTableError(Exception):
 
 
 def run_files(run: Run) -> pa.Table:
-    """The Parquet files of the run, listed or found: columns ``FILES_COLUMNS``."""
-    listed = {(name, file) for name, table in run.manifest["tables"].items() for file in table["files"]}
+    """The Parquet files of the run, listed or found: columns ``FILES_COLUMNS``.
+
+    ``intact`` is null where there are no two to compare: a file that is not there, or whose digest no manifest tells.
+    """
+    proofs = {
+        (name, file): proof
+        for name, table in run.manifest["tables"].items()
+        for file, proof in zip_longest(table["files"], table.get("proofs", ()))
+    }
+    listed = proofs.keys()
     found = {
         (directory.name, f"{directory.name}/{file.name}")
         for directory in storage.list_directory(run.path)
@@ -53,9 +63,25 @@ def run_files(run: Run) -> pa.Table:
         for file in storage.list_directory(directory.path)
         if not file.is_directory and not file.name.startswith(_HIDDEN)
     }
-    rows = [(*file, file in listed, file in found) for file in sorted(listed | found)]
-    schema = pa.schema(zip(FILES_COLUMNS, [pa.string(), pa.string(), pa.bool_(), pa.bool_()], strict=True))
+    rows = [
+        (*file, file in listed, file in found, _is_intact(run, file[1], proofs.get(file)) if file in found else None)
+        for file in sorted(listed | found)
+    ]
+    kinds = [pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.bool_()]
+    schema = pa.schema(zip(FILES_COLUMNS, kinds, strict=True))
     return pa.Table.from_pylist([dict(zip(FILES_COLUMNS, row, strict=True)) for row in rows], schema=schema)
+
+
+def _is_intact(run: Run, file: str, proof: FileProof | None) -> bool | None:
+    """Whether a file is the published one, by what :meth:`Run.table` looks at: of a large one only size and footer are
+    read here, and its pages have checksums of their own."""
+    if proof is None:
+        return None
+    try:
+        open_parquet(storage.join(run.path, file), proof).close()
+    except DamagedInputError:
+        return False
+    return True
 
 
 class Part(NamedTuple):
@@ -231,7 +257,7 @@ def _opened(path: str, name: str) -> Iterator[pq.ParquetFile]:
     try:
         system, inner = storage.filesystem(path)
         with system.open_input_file(inner) as source:
-            yield pq.ParquetFile(source)
+            yield pq.ParquetFile(source, page_checksum_verification=True)
     except (OSError, pa.ArrowInvalid) as error:
         raise UnreadableTableError(f"{name} cannot be read: {error}") from None
 

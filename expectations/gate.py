@@ -180,9 +180,10 @@ def evaluate_part(question: Question, part: Part = WHOLE) -> dict[str, Validated
             is_divided = name in tables and name in TABLES and tables[name].is_large
             if part.number and not is_divided:
                 continue
-            rows = iter([run_files(question.run)])
             if name in tables:
                 rows = batches(name, tables, part if is_divided else WHOLE)
+            else:
+                rows = iter([run_files(question.run)])
             values = parameters(question.run, name)
             try:
                 answers[name] = _validate(context, data, name, question.checks(name), rows, values, run_id)

@@ -21,6 +21,8 @@ from expectations.frames import batches, stored_table
 from expectations.gate import evaluate, judge
 from expectations.result import Failure, GateResult, Refusal
 
+from ..log.builders import build_batch
+from ..rules.logs import commit, one
 from .faults import NOW_MS, FaultyRun, Rows, published
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ FAULTS: dict[str, tuple[str, Callable[[Rows], object]]] = {
         edit(lambda row: row["producer_id"] != 77, commit_timestamp_ms=NOW_MS + 1),
     ),
 }
-OTHER_FAULTS = {"segments.rows", "group_stats.schema", "files.found", "files.listed", "files.table"}
+OTHER_FAULTS = {"segments.rows", "group_stats.schema", "files.found", "files.listed", "files.table", "files.intact"}
 
 
 @pytest.fixture(scope="module")
@@ -222,9 +224,23 @@ def test_a_batch_is_forgotten_before_the_next(rich: Run, monkeypatch: pytest.Mon
 
 
 def test_severities_are_counted(faulty: GateResult) -> None:
-    critical = len(FAULTS) + len(OTHER_FAULTS) - 2
-    assert faulty.by_severity == {"critical": critical, "warning": 1, "info": 1}
+    critical = len(FAULTS) + len(OTHER_FAULTS) - 3
+    assert faulty.by_severity == {"critical": critical, "warning": 2, "info": 1}
     assert failure_of(faulty, "offsets.committed_offset.minimum").severity is Severity.WARNING
+
+
+def test_what_merely_stands_in_the_log_is_no_contradiction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("offsets", "pending_offsets", "transactions", "carried_records", "load_failures")
+    monkeypatch.setattr(gate, "suites", lambda: {name: suites()[name] for name in names})
+    of_none = build_batch(0, [commit("of none")], transactional=True, producer_id=-1, producer_epoch=-1)
+    odd = commit("below", partition=-1), (commit("carried")[0], b"\xff\xff"), of_none
+    log = one(commit("h"), *odd, release="3.9.2")
+    result = evaluate(log.publish(tmp_path))
+    assert result.passed(Severity.CRITICAL)
+    assert {failure.code for failure in result.failures} == {
+        "offsets.partition.minimum",
+        *(f"{name}.producer_{what}.minimum" for name in names[1:3] for what in ("id", "epoch")),
+    }
 
 
 class References(HTMLParser):
@@ -301,7 +317,7 @@ def test_what_was_not_evaluated_is_refused(
     assert all(reasons[code].startswith("it raised: ") and "keys" in reasons[code] for code in raised)
     assert all("segments/part-00000.parquet cannot be read" in reasons[code] for code in segments)
     assert document["evaluated"] == document["declared"] - len(reasons)
-    assert [failure["code"] for failure in document["failures"]] == ["transactions.schema"]
+    assert [failure["code"] for failure in document["failures"]] == ["transactions.schema", "files.intact"]
     assert document["failures"][0]["observed"] == "keys is missing"
 
 
