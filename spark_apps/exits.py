@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from coordinator_core import files, storage
-from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.errors import ExitCode, RegroupError, WriteError, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible, visible_lines
@@ -66,6 +66,8 @@ class App:
         except RegroupError as error:
             return error.exit_code, f"{self.program}: error: {visible_lines(str(error))}"
         except Exception as error:
+            if isinstance(error, OSError) and isinstance(failure := not_written("output", error), WriteError):
+                return failure.exit_code, f"{self.program}: error: {failure}"
             what = f"{type(error).__name__}: {last_line(error)}"
             return ExitCode.INTERNAL, f"{self.program}: internal error: {visible(what)}"
         return ExitCode.CLEAN, ""

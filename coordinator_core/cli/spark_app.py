@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -55,11 +56,15 @@ def run_spark_app(
 ) -> dict[str, Any]:
     """Run ``spark_apps.<app>`` in a process of its own; the document that it printed, in ASCII.
 
-    Ends the command with the application's exit code when that is none of ``done``: it has said why.
+    Ends the command with the application's exit code when that is none of ``done``: it has said why. ``RegroupError``
+    when a signal has ended it.
     """
     command = [sys.executable, "-m", f"spark_apps.{app}", "--master", master, *arguments]
     variables = os.environ | (environment or {})
     completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
+    if completed.returncode < 0:
+        number = -completed.returncode
+        raise RegroupError(f"the Spark application was ended by signal {number} ({signal.strsignal(number)})")
     if completed.returncode not in done:
         raise click.exceptions.Exit(completed.returncode)
     lines = completed.stdout.strip().splitlines()

@@ -28,7 +28,7 @@ BUNDLED_APPS = Path(__file__).resolve().parent.parent.parent / "spark_apps"
 FINAL_EXIT_CODES = {
     2: "the app does not accept its arguments",
     3: "the input is damaged",
-    4: "the proof failed",
+    4: "the proof failed, or the disk does not take the output",
 }
 
 ENVIRONMENT = "environment"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from coordinator_core.errors import ExitCode
+from coordinator_core.cli.spark_app import run_spark_app
+from coordinator_core.errors import ExitCode, RegroupError
 from spark_apps.exits import App
 
 
@@ -35,3 +39,24 @@ def test_arguments_that_are_not_taken_are_a_fault(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         App("app", taken, interrupted).run(["--outcome", str(outcome), "--unknown"])
     assert json.loads(outcome.read_text())["exit_code"] == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("code, expected", [(errno.ENOSPC, ExitCode.APPLY_FAILED), (errno.ENOENT, ExitCode.INTERNAL)])
+def test_a_disk_that_is_full_is_told_as_by_the_command(
+    code: int, expected: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: argparse.Namespace) -> None:
+        raise OSError(code, os.strerror(code))
+
+    assert App("app", taken, fails).run([]) == expected
+    assert os.strerror(code) in capsys.readouterr().err
+
+
+def test_an_app_that_a_signal_ended_is_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nkill -9 $$\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(RegroupError, match=r"ended by signal 9 \(Killed\)") as raised:
+        run_spark_app("replay", "local", [])
+    assert raised.value.exit_code == ExitCode.INTERNAL
