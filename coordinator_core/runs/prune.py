@@ -7,7 +7,7 @@ files. Nothing of the last day goes, with any options: a task may be at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.runs.place import (
     BESIDE_DIRECTORIES,
+    CATALOGS_DIRECTORY,
     FINDINGS_DIRECTORY,
     PINS_DIRECTORY,
     RECONCILIATION,
@@ -81,12 +82,15 @@ def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
 
 
 def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> list[Removal]:
-    manifests = {run: storage.stat(storage.join(run, MANIFEST)) for run in _runs(place)}
+    windows = {window: set(directories_of(window)) for window in directories_of(place)}
+    manifests = {run: storage.stat(storage.join(run, MANIFEST)) for there in windows.values() for run in there}
     runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
     old = _old(list(runs.values()), keep, now_ms)
     # Left by a writer or a deletion that was killed. A run without a manifest may also still be written.
-    left = [removal for path in manifests.keys() - runs.keys() if (removal := _remains(path)) is not None]
-    old += _old(left, replace(keep, newest=None), now_ms)
+    left = [(path, _about(path)) for path in manifests.keys() - runs.keys()]
+    left += [(path, []) for window, there in windows.items() for path in _left_beside(window, there)]
+    remains = [removal for path, about in left if (removal := _remains(path, about)) is not None]
+    old += _old(remains, replace(keep, newest=None), now_ms)
     registered = {path for path in runs if is_registered(path, besides=besides)}
     staying = set(runs) - {removal.paths[-1] for removal in old} | registered
     latest = storage.join(place, LATEST)
@@ -100,15 +104,40 @@ def _run(path: str, manifest: Entry) -> Removal:
     return Removal("runs", _at_ms(manifest), (manifest.path, *_about(path), path))
 
 
-def _remains(path: str) -> Removal | None:
-    """A run without its manifest, of the time at which it was last written to; ``None`` when that is not known."""
-    times = list(_written_ms(path))
-    return Removal("runs", max(times), (*_about(path), path)) if times else None
+def _left_beside(window: str, runs: Collection[str]) -> Iterator[str]:
+    """Directories that are being deleted, and what is kept about runs that are not there any more."""
+    for entry in storage.list_directory(window):
+        if not entry.is_directory:
+            continue
+        if storage.is_being_deleted(entry.name):
+            yield entry.path
+        elif entry.name in (*BESIDE_DIRECTORIES, CATALOGS_DIRECTORY):
+            for about in storage.list_directory(entry.path):
+                run = storage.join(window, about.name)
+                if about.is_directory and run not in runs and not is_registered(run):
+                    yield about.path
+
+
+def _remains(path: str, about: Sequence[str]) -> Removal | None:
+    """A directory without a manifest, of the time at which it was last written to; ``None`` when that is not known."""
+    at_ms = max(_written_ms(path), default=None)
+    if at_ms is None:
+        # Directories alone: a file system has a time for them.
+        found = storage.stat(path)
+        at_ms = None if found is None or found.modified_ns is None else _at_ms(found)
+    return None if at_ms is None else Removal("runs", at_ms, (*about, path))
 
 
 def _written_ms(path: str) -> Iterator[int]:
     """Time at which each file below was written."""
-    for entry in storage.list_directory(path):
+    try:
+        entries = storage.list_directory(path)
+    except UsageError:
+        if storage.exists(path):
+            raise
+        # Another process deletes it.
+        return
+    for entry in entries:
         if entry.is_directory:
             yield from _written_ms(entry.path)
         else:
@@ -129,11 +158,6 @@ def _at_ms(entry: Entry) -> int:
     if entry.modified_ns is None:
         raise UsageError(f"{entry.path}: its storage does not tell when it was written")
     return entry.modified_ns // 1_000_000
-
-
-def _runs(place: str) -> Iterator[str]:
-    for window in directories_of(place):
-        yield from directories_of(window)
 
 
 def _pins(place: str) -> Iterator[Entry]:

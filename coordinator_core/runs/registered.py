@@ -35,7 +35,9 @@ def is_registered(run: str, *, besides: Registry | None = None) -> bool:
     directory = beside(run, CATALOGS_DIRECTORY)
     if storage.stat(directory) is None:
         return False
-    notes = {entry.path for entry in storage.list_directory(directory, missing_ok=True)}
+    entries = storage.list_directory(directory, missing_ok=True)
+    # A writer that was killed leaves a file that begins with a dot.
+    notes = {entry.path for entry in entries if entry.name.endswith(".json") and not entry.name.startswith(".")}
     return bool(notes - {_note(directory, *besides)} if besides is not None else notes)
 
 

@@ -20,6 +20,7 @@ from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.publish import MANIFEST, promote
 from coordinator_core.runs.read import open_run
+from coordinator_core.runs.registered import note_registration
 from coordinator_core.runs.verify import verify_run
 from tests import rights
 from tests.kills import events_of, killed_at
@@ -128,6 +129,28 @@ def test_a_run_that_is_being_written_is_none_to_prune(place: Path, capsys: pytes
     os.utime(table, (NOW_MS / 1000 - 90_000, NOW_MS / 1000 - 90_000))
     pruned(place, "--keep", "1", "--apply", capsys=capsys)
     assert not table.exists()
+
+
+def test_what_was_left_beside_runs_goes_by_age(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By a deletion under another name, in a version before too; about runs that are gone; of runs without a file."""
+    window = place / "c/day-9"
+    left = ["_0123456789abcdef/offsets", "_r-0123456789abcdef", "_findings/gone/x", "_reports/gone", "_catalogs/gone"]
+    files = [window / directory / ".a.json.x1y2z3" for directory in left]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (window / "empty/offsets").mkdir(parents=True)
+    note_registration(str(window / "registered"), "lake", "regroup")
+    before = sorted(path for path in window.rglob("*") if path not in files)
+    for days, going in ((0.9, 0), (1.1, 6)):
+        at = NOW_MS / 1000 - days * 86_400
+        for path in (*files, window / "empty", *(window / "_catalogs").rglob("*")):
+            os.utime(path, (at, at))
+        found = pruned(place, "--keep", "9", "--kind", "runs", "--apply", capsys=capsys)["removals"]
+        assert len(found) == going  # type: ignore[arg-type]
+    gone = {window / name for name in ("_catalogs/gone", "_findings/gone", "_findings/gone/x", "_reports/gone")}
+    gone |= {window / name for name in ("empty", "empty/offsets", *left[:2], "_0123456789abcdef")}
+    assert sorted(window.rglob("*")) == [path for path in before if path not in gone]
 
 
 @pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.real), pytest.param(50, marks=pytest.mark.full)])

@@ -23,6 +23,15 @@ def test_the_last_note_takes_its_directory_along(tmp_path: Path) -> None:
     forget_registration(run, "lake", "b")
 
 
+def test_what_a_killed_writer_left_is_no_note(tmp_path: Path) -> None:
+    run = str(tmp_path / "w/r")
+    note_registration(run, "lake", "a")
+    (tmp_path / "w/_catalogs/r/.lake,a.json.x1y2z3").touch()
+    assert is_registered(run)
+    forget_registration(run, "lake", "a")
+    assert not is_registered(run)
+
+
 def test_a_note_that_another_process_makes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, directory = str(tmp_path / "w/r"), tmp_path / "w/_catalogs/r"
     note_registration(run, "lake", "a")
