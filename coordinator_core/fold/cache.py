@@ -26,10 +26,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator_core import storage
+from coordinator_core import __version__, storage
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.storage import is_private, user_cache
@@ -341,10 +342,10 @@ def _checksum(content: pa.Buffer) -> int:
 
 @cache
 def source_digest() -> str:
-    """Digest of the code that folds are made by, so that no release reads the folds of another."""
+    """Digest of the code that folds are made by, compiled or not, so that no release reads the folds of another."""
     from importlib.resources import files
 
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(f"{__version__}\0".encode())
     for package in _ENTRY_PACKAGES:
         for name, source in sorted(_sources(files(f"coordinator_core.{package}"), package)):
             digest.update(f"{name}\0".encode() + source + b"\0")
@@ -353,7 +354,7 @@ def source_digest() -> str:
 
 def _sources(package: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     for item in package.iterdir():
-        if item.name.endswith(".py"):
+        if item.name.endswith((".py", *EXTENSION_SUFFIXES)):
             yield f"{name}.{item.name}", item.read_bytes()
         elif item.is_dir():
             yield from _sources(item, f"{name}.{item.name}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import EXTENSION_SUFFIXES
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -223,12 +224,14 @@ def test_the_code_counts_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path / "code" / name.rpartition(".")[2])
     digest = fold_cache.source_digest.__wrapped__
     found = [digest(), digest()]
-    for module in ("log/batch.py", "log/compression/lz4.py"):
+    for module in ("log/batch.py", "log/compression/lz4.py", f"kernels/compiled{EXTENSION_SUFFIXES[0]}"):
         with (tmp_path / "code" / module).open("a") as source:
             source.write("#")
         found.append(digest())
+    monkeypatch.setattr(fold_cache, "__version__", "another")
+    found.append(digest())
     assert found[0] == found[1]
-    assert len(set(found)) == 3
+    assert len(set(found)) == 5
 
 
 def test_where_the_log_starts_in_a_segment_counts(tmp_path: Path, cache: FoldCache) -> None:
