@@ -101,7 +101,7 @@ MINIMA: dict[str, tuple[int, Severity]] = {
     "partition": (0, Severity.WARNING),
     "position": (0, Severity.CRITICAL),
     "member_count": (0, Severity.CRITICAL),
-    "value_version": (0, Severity.CRITICAL),
+    "value_version": (0, Severity.WARNING),
     "keys": (1, Severity.CRITICAL),
     "records": (0, Severity.CRITICAL),
     "producer_id": (0, Severity.WARNING),
@@ -114,7 +114,7 @@ MINIMA: dict[str, tuple[int, Severity]] = {
     "state_timestamp_ms": (0, Severity.WARNING),
     "assignment_timestamp_ms": (0, Severity.WARNING),
 }
-# What is not interpreted has any version; the loader interprets none below 0.
+# What is not interpreted has any version.
 NO_MINIMUM = {("carried_records", "value_version")}
 
 # Positions in the offsets log; those of members are -1 when no record of that type was seen.
