@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import wraps
 from inspect import signature
@@ -21,7 +21,7 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
-from coordinator_core.untrusted import INT64_END, visible_lines
+from coordinator_core.untrusted import INT64_END, visible_lines, whole_number
 
 _MOST = 9e9
 """A little below the longest time that Python's clocks can wait, 2^63 nanoseconds."""
@@ -236,14 +236,21 @@ def clock_ms() -> int:
 
 
 def time_ms(text: str, option: str) -> int:
-    """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{option} {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter.
+
+    ``UsageError`` for other text, and for a time before 1970: to brokers that is no time.
+    """
+    found = whole_number(text)
+    if found is None:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(f"{option} {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
+        since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+        found = since // timedelta(milliseconds=1)
+    if found < 0:
+        raise UsageError(f"{option} {text}: a time before 1970")
+    return found
 
 
 topics_option = click.option(

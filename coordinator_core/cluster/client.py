@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import logging
 import re
+import struct
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -156,12 +157,13 @@ class Client:
         """The answer to the request that ``make`` makes, from ``node_id`` or any broker.
 
         Connection failures are retried with backoff for ``patience`` seconds; error codes within the answer
-        are the caller's. ``ClusterError`` when time is over.
+        are the caller's. ``ClusterError`` when time is over, ``UsageError`` for a value that no request can hold.
         """
         deadline = time.monotonic() + (self.patience_seconds if patience is None else patience)
         backoff = BACKOFF_SECONDS[0]
         while True:
             try:
+                self._check_encodes(make())
                 answer = self._manager.run(self._manager.send_in_turn, make(), node_id)
                 if (wait_ms := getattr(answer, "throttle_time_ms", 0)) > MOST_PAUSE_SECONDS * 1000:
                     raise ClusterError(f"{type(answer).__name__}: throttled for {wait_ms} ms, longer than quotas do")
@@ -179,6 +181,13 @@ class Client:
                         self._manager.run(self._manager.cluster.refresh_metadata)
             time.sleep(backoff)
             backoff = min(backoff * 2, BACKOFF_SECONDS[1])
+
+    def _check_encodes(self, request: Any) -> None:
+        """The library encodes on its own thread, where an error ends no wait for the answer."""
+        try:
+            request.encode(version=self.max_version(request))
+        except (ValueError, struct.error, OverflowError) as error:
+            raise UsageError(f"{type(request).__name__} cannot hold a value: {error}") from None
 
     def until_settled(self, attempt: Callable[[], T | None], what: str, why: Callable[[], str] | None = None) -> T:
         """The first result of ``attempt`` that is not ``None``.
@@ -240,9 +249,10 @@ class Client:
 
         return self.until_settled(attempt, f"metadata of {name}")
 
-    def topics(self) -> list[TopicInfo]:
-        """Every topic that the principal may describe."""
-        answer = self.ask(lambda: _metadata(None))
+    def topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
+        """Topics of these names, or every one that the principal may describe; one that is not there has no
+        partitions."""
+        answer = self.ask(lambda: _metadata(names))
         return sorted((_topic(found) for found in answer.topics), key=lambda topic: topic.name)
 
     def offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
@@ -335,6 +345,14 @@ def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> 
                 pass
 
 
+def check_answered(broker: int, what: str, asked: Collection[object], answered: Collection[object]) -> None:
+    """``ClusterError`` for an answer that leaves out what was asked, or is about something else."""
+    if left_out := [one for one in asked if one not in answered]:
+        raise ClusterError(f"broker {broker} leaves {left_out[0]!r} out of its answer about {what}")
+    if others := [one for one in answered if one not in asked]:
+        raise ClusterError(f"broker {broker} answers about {what} with {others[0]!r}, which was not asked for")
+
+
 def _list_offsets(partitions: Sequence[TopicPartition], timestamp: int) -> Any:
     kind = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[Any]] = {}
@@ -381,7 +399,7 @@ def fetch_request(
     )
 
 
-def _metadata(names: Iterable[str] | None) -> Any:
+def _metadata(names: Collection[str] | None) -> Any:
     wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4 if wanted else 1)
 

@@ -49,6 +49,8 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
                 max_version=_BATCHED_VERSION,
             )
         )
+        if {each.key for each in answer.coordinators} != set(part):
+            raise ClusterError("a broker names coordinators of other groups than it was asked for")
         for each in answer.coordinators:
             if each.error_code and each.error_code not in RETRIABLE:
                 raise ClusterError(f"coordinator of group {each.key!r}: {error_name(each.error_code)}")

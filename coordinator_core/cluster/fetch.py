@@ -69,6 +69,8 @@ class Fetching:
     notes: list[str] = field(default_factory=list)
     kept_removed: int | None = None
     """``files.removed`` of the files of an earlier capture, while they are kept."""
+    replica: int | None = None
+    """The broker that the leader sends readers to (KIP-392, ``replica.selector.class``)."""
     damaged_tries: int = 0
     trouble: str = ""
 
@@ -153,7 +155,8 @@ class Fetcher:
     def _by_source(self, states: Iterable[Fetching], busy: set[int]) -> dict[int, list[Fetching]]:
         groups: dict[int, list[Fetching]] = {}
         for state in sorted(states, key=lambda state: state.partition):
-            source = state.leader if self._replica is None or state.leader < 0 else self._replica
+            chosen = state.replica if self._replica is None else self._replica
+            source = state.leader if chosen is None or state.leader < 0 else chosen
             if source not in busy:
                 groups.setdefault(source, []).append(state)
         return groups
@@ -230,7 +233,9 @@ class Fetcher:
             raise ClusterError(f"broker {broker}: {self._topic}-{state.partition}: {error_name(code)}")
         records = answer.records or b""
         if not records:
-            if answer.high_watermark < state.end_offset:
+            if answer.preferred_read_replica not in (None, -1, broker):
+                self._sent_on(state, broker, answer.preferred_read_replica)
+            elif answer.high_watermark < state.end_offset:
                 state.trouble = f"broker {broker} has it up to {answer.high_watermark} only"
             elif nothing_left:
                 # Records between here and the end are compacted away.
@@ -259,6 +264,14 @@ class Fetcher:
             self._latest_progress = time.monotonic()
         if state.kept_removed is not None and state.files.removed > state.kept_removed:
             self.start_over(state, "the log cleaner has removed records behind the end of the earlier capture")
+
+    @staticmethod
+    def _sent_on(state: Fetching, broker: int, replica: int) -> None:
+        """The answer has no records, whatever the log has: another replica is to be asked."""
+        if broker == state.leader:
+            state.replica = replica
+        else:
+            state.trouble = f"broker {broker} sends readers on to broker {replica}"
 
     def _damaged(self, state: Fetching, broker: int, position: int, offset: int, detail: str) -> DamagedInputError:
         where = f"broker {broker}, {self._topic}-{state.partition}"
@@ -299,6 +312,7 @@ class Fetcher:
         info: TopicInfo = self._client.topic(self._topic)
         known = {each.partition: each for each in info.partitions}
         for state in states:
+            state.replica = None
             found = known.get(state.partition)
             if found is None or found.leader < 0:
                 state.leader = -1

@@ -13,8 +13,10 @@ from coordinator_core.cluster.client import (
     GROUP_AUTHORIZATION_FAILED,
     RETRIABLE,
     TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
     Client,
     by_broker,
+    check_answered,
     error_name,
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
@@ -146,6 +148,7 @@ def waiting_text(code: int) -> str:
 def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> dict[str, int]:
     again = {}
     answer = client.ask(lambda: DescribeGroupsRequest(groups=group_ids, max_version=_DESCRIBE_VERSION), broker)
+    check_answered(broker, "groups", group_ids, [found.group_id for found in answer.groups])
     for found in answer.groups:
         group = groups[found.group_id]
         if found.error_code in RETRIABLE:
@@ -210,8 +213,10 @@ def _note(
         raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"the offsets of group {group_id!r}")
     if code == _UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
-    elif code in RETRIABLE and code != 3:
+    elif code in RETRIABLE and code != UNKNOWN_TOPIC_OR_PARTITION:
         again[group_id] = code
+    elif code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
+        raise ClusterError(f"offset of group {group_id!r}, {offset_key[0]}-{offset_key[1]}: {error_name(code)}")
     elif not code and answer.committed_offset >= 0:
         epoch = answer.committed_leader_epoch
         row["committed_offset"] = answer.committed_offset
@@ -229,7 +234,7 @@ def fetched_offsets(
     """Group id, error code and topics of groups that are all asked of one broker.
 
     Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch,
-    ``patience`` as in :meth:`Client.ask`.
+    ``patience`` as in :meth:`Client.ask`. ``ClusterError`` for an answer that is not about what was asked.
     """
     asked = {group_id: offset_keys for group_id, offset_keys in asked.items() if everything or offset_keys}
     if not asked:
@@ -249,7 +254,10 @@ def fetched_offsets(
             broker,
             patience=patience,
         )
+        check_answered(broker, "offsets of groups", asked, [group.group_id for group in answer.groups])
         for group in answer.groups:
+            if not everything and not group.error_code:
+                _check_offsets(broker, group.group_id, asked[group.group_id], group.topics)
             yield group.group_id, group.error_code, group.topics
         return
     for group_id, offset_keys in asked.items():
@@ -262,7 +270,14 @@ def fetched_offsets(
             broker,
             patience=patience,
         )
+        if not everything and not answer.error_code:
+            _check_offsets(broker, group_id, offset_keys, answer.topics)
         yield group_id, answer.error_code, answer.topics
+
+
+def _check_offsets(broker: int, group_id: str, asked: Iterable[tuple[str, int]], topics: Iterable[Any]) -> None:
+    answered = {(topic.name, each.partition_index) for topic in topics for each in topic.partitions}
+    check_answered(broker, f"offsets of group {group_id!r}", set(asked), answered)
 
 
 def _topics(kind: Any, offset_keys: Iterable[tuple[str, int]]) -> list[Any]:

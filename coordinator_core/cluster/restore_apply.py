@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,12 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from coordinator_core import storage
 from coordinator_core.cluster import share_offsets
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker
+from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker, check_answered
 from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets, waiting_text
-from coordinator_core.cluster.restore_target import live_groups
+from coordinator_core.cluster.restore_target import live_groups, live_topics
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.events import RESTORED
 from coordinator_core.drill.journal import (
@@ -44,7 +44,18 @@ from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.restore.inverse import FIRST_EVENT
-from coordinator_core.restore.model import NO_EPOCH, Action, GroupPlan, Plan, Row, Value, read_plan, value_of
+from coordinator_core.restore.model import (
+    NO_EPOCH,
+    ROLLBACK,
+    Action,
+    GroupPlan,
+    Plan,
+    Position,
+    Row,
+    Value,
+    read_plan,
+    value_of,
+)
 from coordinator_core.restore.target import TargetGroup
 
 PLAN = "plan.json"
@@ -56,6 +67,7 @@ _ROWS_PER_REQUEST = 500
 _METADATA_PER_REQUEST = 1 << 18
 """Characters: the records of a request are one batch, which ``max.message.bytes`` of the offsets topic limits."""
 _LOOK_SECONDS = 0.2
+_STALE = "STALE: somebody else has committed"
 _WAITS = "end it, or let --wait-empty wait for it"
 
 _Error = tuple[str | None, int | None, str]
@@ -112,9 +124,13 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     ended = written_groups(events)
     begun = {event["group_id"] for event in of_kind(events, "begin")}
     left = [group for group in writing if group.group_id not in ended]
-    keys = [row.key for group in left for row in group.writes()]
-    groups = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in left])
-    return [reason for group in left for reason in _refusals_of(group, groups[group.group_id], group.group_id in begun)]
+    keys = [row.key for group in writing for row in group.writes()]
+    groups = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
+    found = [one for group in left for one in _refusals_of(group, groups[group.group_id], group.group_id in begun)]
+    done = [group for group in writing if group.group_id in ended]
+    found += [one for group in done for one in _changes_of(group, groups[group.group_id], is_all=not left)]
+    # A rollback gives back what was there, in the range of the log or not.
+    return found if plan.kind == ROLLBACK else [*found, *_of_topics(client, left, groups)]
 
 
 def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Refusal]:
@@ -127,13 +143,59 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
         if (row.topic, row.partition) in now.unstable:
             yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
-            found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
-            yield Refusal(f"the plan is stale: {_name(row)}: {found} committed now; plan again")
+            yield Refusal(f"the plan is stale: {_name(row)}: {_now(held)}; plan again")
     if group.action is Action.DELETE:
-        planned = {(row.topic, row.partition) for row in group.rows}
+        planned = {(row.topic, row.partition) for row in group.writes()}
         for topic, partition in sorted(now.offsets.keys() - planned):
             where = f"group {group.group_id!r} has committed {topic}-{partition} since"
             yield Refusal(f"the plan is stale: {where}; plan again")
+
+
+def _changes_of(group: GroupPlan, now: TargetGroup, *, is_all: bool) -> Iterator[Refusal]:
+    """Offsets of a group that was written before, and does not hold what was written.
+
+    Commits of its consumers keep nobody from going on with other groups: unless that ``is_all`` there is, only what
+    was undone is refused.
+    """
+    for row in group.writes():
+        held = now.offsets.get((row.topic, row.partition))
+        if value_of(held) != value_of(row.after) and (is_all or value_of(held) == value_of(row.before)):
+            yield Refusal(f"{_name(row)}: written before, and changed since: {_now(held)}; use another --output")
+
+
+def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, TargetGroup]) -> Iterator[Refusal]:
+    """Offsets yet to be written that are not of the topic that there is now. One of a topic or partition that is gone
+    is left to the brokers, which refuse it alone."""
+    rows = [
+        (row, row.after)
+        for group in groups
+        for row in group.writes()
+        if row.after is not None
+        and value_of(now[group.group_id].offsets.get((row.topic, row.partition))) != row.after.value
+    ]
+    if not rows:
+        return
+    needed = {(row.topic, row.partition) for row, _ in rows}
+    topics = live_topics(client, needed.__contains__, needed.__contains__, {topic for topic, _ in needed})
+    for row, after in rows:
+        topic = topics.get(row.topic)
+        log = None if topic is None else topic.partitions.get(row.partition)
+        if topic is None or log is None:
+            continue
+        if None not in (after.topic_id, topic.topic_id) and after.topic_id != topic.topic_id:
+            why = f"the topic was made again (id {topic.topic_id}, planned for {after.topic_id})"
+        elif not log.start <= after.offset <= log.end:
+            why = f"offset {after.offset} is outside of the log now, {log.start} to {log.end}"
+        elif NO_EPOCH != log.leader_epoch < after.leader_epoch:
+            why = f"leader epoch {after.leader_epoch} is above the current one, {log.leader_epoch}"
+        else:
+            continue
+        yield Refusal(f"the plan is stale: {_name(row)}: {why}; plan again")
+
+
+def _now(held: Position | None) -> str:
+    found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
+    return f"{found} committed now"
 
 
 def _name(row: Row) -> str:
@@ -258,6 +320,8 @@ class _Writer:
         except ClusterError as error:
             self._say(groups, str(error))
             return []
+        except UsageError as error:
+            return self._refused(by_id, error)
         self._say(
             (by_id[group_id] for group_id, broker in places.items() if broker < 0), "no broker is its coordinator"
         )
@@ -266,6 +330,8 @@ class _Writer:
         def one(broker: int, part: list[str]) -> None:
             lost = threading.Event()
             waiting: set[int] = set()
+            refused: list[UsageError] = []
+            ended: set[str] = set()
 
             def write(group_id: str) -> None:
                 partition = by_id[group_id].offsets_partition
@@ -282,12 +348,19 @@ class _Writer:
                     # So would the others of the partition be answered, each after offsets.commit.timeout.ms.
                     waiting.add(partition)
                     self._said[partition] = f"broker {broker}, {OFFSETS_TOPIC}-{partition}: {waiting_text(error.code)}"
+                except UsageError as error:
+                    # The login, say. Others may be written already: it is an error of groups, no refusal of the plan.
+                    lost.set()
+                    refused.append(error)
                 else:
+                    ended.add(group_id)
                     done.append(result)
                     self._progress()
 
             with ThreadPoolExecutor(self._parallel) as threads:
                 list(threads.map(write, part))
+            if refused:
+                done.extend(self._refused([group_id for group_id in part if group_id not in ended], refused[0]))
 
         by_broker(places, one)
         return done
@@ -295,7 +368,7 @@ class _Writer:
     def _group(self, broker: int, group: GroupPlan) -> GroupResult:
         """One group. ``ClusterError`` when the broker does not answer."""
         left, errors = self._left(broker, group)
-        errors += [_of(row, "STALE: somebody else has committed") for row, held in left if held != value_of(row.before)]
+        errors += [_of(row, _STALE) for row, held in left if held != value_of(row.before)]
         if errors:
             return self._ended(group.group_id, 0, errors)
         self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
@@ -309,6 +382,10 @@ class _Writer:
         failed = {(topic, partition) for topic, partition, _ in errors}
         written = 0 if (None, None) in failed else sum((row.topic, row.partition) not in failed for row, _ in left)
         return self._ended(group.group_id, written, errors)
+
+    def _refused(self, group_ids: Iterable[str], error: UsageError) -> list[GroupResult]:
+        """Groups end with an error that trying again does not remove."""
+        return [self._ended(group_id, 0, [(None, None, str(error))]) for group_id in group_ids]
 
     def _ended(self, group_id: str, written: int, errors: Sequence[_Error]) -> GroupResult:
         rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
@@ -333,7 +410,25 @@ class _Writer:
                         epoch = each.committed_leader_epoch
                         place = Value(each.committed_offset, NO_EPOCH if epoch is None else epoch, each.metadata or "")
                         held[topic.name, each.partition_index] = place
+        if group.action is Action.DELETE:
+            errors += self._others(broker, group)
         return _not_so_yet(rows, held), errors
+
+    def _others(self, broker: int, group: GroupPlan) -> list[_Error]:
+        """Offsets that would go with the group and that the plan does not delete."""
+        planned = {(row.topic, row.partition) for row in group.writes()}
+        errors: list[_Error] = []
+        everything: dict[str, Sequence[tuple[str, int]]] = {group.group_id: ()}
+        for _, code, topics in fetched_offsets(self._client, broker, everything, True, self._version, patience=0):
+            if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
+                errors.append((None, None, _passed(code)))
+            errors += [
+                (topic.name, each.partition_index, _STALE)
+                for topic in topics
+                for each in topic.partitions
+                if each.committed_offset >= 0 and (topic.name, each.partition_index) not in planned
+            ]
+        return errors
 
     def _left_of_share_group(
         self, broker: int, group: GroupPlan
@@ -342,6 +437,7 @@ class _Writer:
         if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
             return [], [(None, None, _passed(code))]
         rows = list(group.writes())
+        deletes = group.action is Action.DELETE
         gone = {row.topic for row in rows if row.after is None}
         deleted = {(row.topic, row.partition) for row in rows if row.after is None}
         asked = {(row.topic, row.partition) for row in rows}
@@ -352,7 +448,7 @@ class _Writer:
                 errors.append((one.topic, one.partition, _passed(one.error_code)))
             elif one.offset >= 0:
                 held[one.topic, one.partition] = Value(one.offset, NO_EPOCH, "")
-                if one.topic in gone and (one.topic, one.partition) not in deleted:
+                if (deletes or one.topic in gone) and (one.topic, one.partition) not in deleted:
                     errors.append((one.topic, one.partition, "STALE: it would be deleted with the others of its topic"))
         return _not_so_yet(rows, held), errors
 
@@ -365,7 +461,8 @@ class _Writer:
             if answer.error_code:
                 said = _passed(answer.error_code)
                 return [*errors, *(_of(row, said) for row in rows[done:])]
-            errors += [(topic, partition, _passed(code)) for topic, partition, code in answer.errors]
+            errors += [(topic, partition, _passed(code)) for (topic, partition), code in answer.codes.items() if code]
+            errors += _left_out(part, answer.codes)
             done += len(part)
         return errors
 
@@ -373,9 +470,12 @@ class _Writer:
         if not rows:
             return []
         answer = share_offsets.delete(self._client, broker, group_id, {row.topic: None for row in rows})
-        failed = {topic: code for topic, _, code in answer.errors}
-        codes = [(row, answer.error_code or failed.get(row.topic, Errors.NONE)) for row in rows]
-        return [_of(row, _passed(code)) for row, code in codes if code]
+        if answer.error_code:
+            said = _passed(answer.error_code)
+            return [_of(row, said) for row in rows]
+        codes = {(row.topic, row.partition): answer.codes.get((row.topic, -1)) for row in rows}
+        errors = [_of(row, _passed(code)) for row in rows if (code := codes[row.topic, row.partition])]
+        return errors + _left_out(rows, [key for key, code in codes.items() if code is not None])
 
     def _commit(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -404,7 +504,7 @@ class _Writer:
                 broker,
                 patience=0,
             )
-            errors += _failed(answer.topics)
+            errors += _failed(answer.topics) + _left_out(part, _keys(answer.topics))
         return errors
 
     def _delete(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
@@ -427,7 +527,7 @@ class _Writer:
             if answer.error_code:
                 said = _passed(answer.error_code)
                 return [*errors, *(_of(row, said) for row in rows[done:])]
-            errors += _failed(answer.topics)
+            errors += _failed(answer.topics) + _left_out(part, _keys(answer.topics))
             done += len(part)
         return errors
 
@@ -437,7 +537,9 @@ class _Writer:
             broker,
             patience=0,
         )
-        code = answer.results[0].error_code
+        codes = {one.group_id: one.error_code for one in answer.results}
+        check_answered(broker, "deleted groups", [group_id], codes)
+        code = codes[group_id]
         return [] if code in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND) else [(None, None, _passed(code))]
 
 
@@ -465,6 +567,16 @@ def _failed(topics: Iterable[Any]) -> list[_Error]:
         for each in topic.partitions
         if each.error_code
     ]
+
+
+def _keys(topics: Iterable[Any]) -> set[tuple[str, int]]:
+    return {(topic.name, each.partition_index) for topic in topics for each in topic.partitions}
+
+
+def _left_out(rows: Iterable[Row], answered: Collection[tuple[str, int]]) -> list[_Error]:
+    """An error of the group, where an answer leaves rows out: whether they are written is not known."""
+    missing = [row for row in rows if (row.topic, row.partition) not in answered]
+    return [(None, None, f"no answer for {row.topic}-{row.partition}") for row in missing[:1]]
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[list[Row]]:

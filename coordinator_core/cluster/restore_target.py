@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.client import EARLIEST, LATEST, Client
+from coordinator_core.cluster.client import EARLIEST, LATEST, Client, TopicPartition
 from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.cluster.share_offsets import has_start_offsets, note_start_offsets
+from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.discovery import discover
@@ -25,11 +26,12 @@ from coordinator_core.restore.target import (
     Target,
     TargetGroup,
     TargetTopic,
+    in_scope,
 )
 from coordinator_core.rules.topics import UNKNOWN
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.topology import TopicInfo
-from coordinator_core.untrusted import INT32_END, whole_number
+from coordinator_core.untrusted import INT32_END, INT64_END, whole_number
 
 _BROKER_RESOURCE = 4
 _METADATA_SETTING = "offset.metadata.max.bytes"
@@ -70,11 +72,17 @@ def _group(answer: Mapping[str, Any]) -> TargetGroup:
 
 
 def live_target(
-    client: Client, keys: Sequence[OffsetKey], group_ids: Iterable[str] | None, topics: Iterable[str]
+    client: Client,
+    keys: Sequence[OffsetKey],
+    group_ids: Iterable[str] | None,
+    topics: Mapping[str, frozenset[int] | None],
+    *,
+    may_be_unknown: bool = False,
 ) -> Target:
     """The cluster: groups as :func:`live_groups`, with the logs of all topics that they or ``topics`` name.
 
-    Without ``keys`` all that the groups have committed is asked for by name.
+    Without ``keys`` all that the groups have committed is asked for by name. ``ClusterError`` when no leader tells the
+    log of a key, or of a chosen partition of ``topics``, unless it ``may_be_unknown``.
     """
     info = client.topic(OFFSETS_TOPIC)
     groups = live_groups(client, info, keys, group_ids)
@@ -82,45 +90,91 @@ def live_target(
         keys = [OffsetKey(group_id, *key) for group_id, group in groups.items() for key in group.offsets]
         groups = live_groups(client, info, keys, group_ids)
     named = {*topics, *(key.topic for key in keys), *(topic for group in groups.values() for topic, _ in group.offsets)}
-    known = client.topics()
-    leaders = {
-        (topic.name, each.partition): each.leader for topic in known if topic.name in named for each in topic.partitions
-    }
-    starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
+    needed = {key[1:] for key in keys}
+
+    def is_needed(one: TopicPartition) -> bool:
+        return not may_be_unknown and (one in needed or one[0] in topics) and in_scope(OffsetKey("", *one), topics)
+
     return Target(
         name=",".join(client.settings.bootstrap_servers),
         cluster_id=client.cluster_id,
         groups=groups,
-        topics={
-            topic.name: TargetTopic(
-                topic.topic_id,
-                {
-                    each.partition: LogRange(
-                        starts.get((topic.name, each.partition), UNKNOWN),
-                        ends.get((topic.name, each.partition), UNKNOWN),
-                        each.leader_epoch,
-                    )
-                    for each in topic.partitions
-                },
-            )
-            for topic in known
-        },
+        topics=live_topics(client, lambda one: one[0] in named, is_needed),
         offsets_partitions=len(info.partitions),
         metadata_limit=_metadata_limit(client),
         has_start_offsets=has_start_offsets(client),
     )
 
 
-def offsets_at(client: Client, keys: Iterable[OffsetKey], time_ms: int) -> dict[tuple[str, int], int]:
-    """Offset of the first record at or after a time, by topic and partition; -1 where there is none."""
-    wanted = {key[1:] for key in keys}
-    leaders = {
-        (topic.name, each.partition): each.leader
-        for topic in client.topics()
-        for each in topic.partitions
-        if (topic.name, each.partition) in wanted
+def live_topics(
+    client: Client,
+    is_asked: Callable[[TopicPartition], bool],
+    is_needed: Callable[[TopicPartition], bool],
+    names: Collection[str] | None = None,
+) -> dict[str, TargetTopic]:
+    """Topics of these ``names``, or all, with the logs of the partitions that are asked for.
+
+    ``ClusterError`` when no leader tells a log that is needed.
+    """
+    known, (starts, ends) = _told(client, (EARLIEST, LATEST), is_asked, is_needed, names)
+    return {
+        topic.name: TargetTopic(
+            topic.topic_id,
+            {
+                each.partition: LogRange(
+                    starts.get((topic.name, each.partition), UNKNOWN),
+                    ends.get((topic.name, each.partition), UNKNOWN),
+                    each.leader_epoch,
+                )
+                for each in topic.partitions
+            },
+        )
+        for topic in known
     }
-    return client.offsets(leaders, time_ms)
+
+
+def offsets_at(client: Client, keys: Iterable[OffsetKey], time_ms: int) -> dict[TopicPartition, int]:
+    """Offset of the first record at or after a time, by topic and partition; -1 where there is none.
+
+    ``ClusterError`` when no leader tells one, ``UsageError`` for what is no time: times below 0 ask for other offsets.
+    """
+    if not 0 <= time_ms < INT64_END:
+        raise UsageError(f"{time_ms} ms is no time from 1970 on")
+    wanted = {key[1:] for key in keys}
+    _, (found,) = _told(client, (time_ms,), wanted.__contains__, wanted.__contains__)
+    return found
+
+
+def _told(
+    client: Client,
+    times: Sequence[int],
+    is_asked: Callable[[TopicPartition], bool],
+    is_needed: Callable[[TopicPartition], bool],
+    names: Collection[str] | None = None,
+) -> tuple[list[TopicInfo], list[dict[TopicPartition, int]]]:
+    """Topics, and for each of ``times`` the offsets of the partitions that are asked for.
+
+    They are asked again until all that are needed have one: an error of a leader is not an answer.
+    """
+    untold: list[TopicPartition] = []
+
+    def attempt() -> tuple[list[TopicInfo], list[dict[TopicPartition, int]]] | None:
+        known = client.topics(names)
+        leaders = {
+            (topic.name, each.partition): each.leader
+            for topic in known
+            for each in topic.partitions
+            if is_asked((topic.name, each.partition))
+        }
+        found = [client.offsets(leaders, time) for time in times]
+        untold[:] = [one for one in leaders if is_needed(one) and not all(one in offsets for offsets in found)]
+        return None if untold else (known, found)
+
+    def why() -> str:
+        more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
+        return f"no leader of {untold[0][0]}-{untold[0][1]} answers{more}"
+
+    return client.until_settled(attempt, "offsets of partitions", why)
 
 
 def _metadata_limit(client: Client) -> int:

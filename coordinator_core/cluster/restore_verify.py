@@ -25,7 +25,7 @@ from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import interpret
 from coordinator_core.restore.inverse import FIRST_EVENT, begun, inverse
-from coordinator_core.restore.model import Plan, read_plan
+from coordinator_core.restore.model import ROLLBACK, Plan, read_plan
 from coordinator_core.restore.proof import Added, Proof, prove
 from coordinator_core.runs.local import replay_snapshot
 
@@ -102,9 +102,10 @@ def rollback_plan(client: Client, directory: str) -> Plan:
     _check_cluster(client, plan)
     groups = begun(plan, events)
     keys = [row.key for group in groups for row in group.writes()]
-    target = live_target(client, keys, [group.group_id for group in groups], ())
+    # A partition without leader keeps nobody from undoing.
+    target = live_target(client, keys, [group.group_id for group in groups], {}, may_be_unknown=True)
     return Plan(
-        kind="rollback",
+        kind=ROLLBACK,
         cluster_id=client.cluster_id,
         target=target.name,
         source=f"the journal of plan {events[0]['plan_digest']}",

@@ -12,6 +12,7 @@ from coordinator_core.cluster.client import (
     RETRIABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
     Client,
+    check_answered,
     topic_id_text,
     usable,
 )
@@ -40,10 +41,10 @@ class StartOffset(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``error_code`` is that of the whole group; ``errors`` are those of partitions, or of topics (partition -1)."""
+    """``error_code`` is that of the whole group; ``codes`` are those of partitions, or of topics (partition -1)."""
 
     error_code: int
-    errors: list[tuple[str, int, int]]
+    codes: dict[tuple[str, int], int]
 
 
 def has_start_offsets(client: Client) -> bool:
@@ -97,8 +98,11 @@ def described(
 ) -> list[tuple[str, int, list[StartOffset]]]:
     """Group id, error code and start offsets of groups of one coordinator; ``patience`` as in :meth:`Client.ask`."""
     kind = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
-    asked = [kind(group_id=group_id, topics=None) for group_id in group_ids]
-    answer = client.ask(lambda: DescribeShareGroupOffsetsRequest(groups=asked), broker, patience=patience)
+    asked = {group_id: kind(group_id=group_id, topics=None) for group_id in group_ids}
+    answer = client.ask(
+        lambda: DescribeShareGroupOffsetsRequest(groups=list(asked.values())), broker, patience=patience
+    )
+    check_answered(broker, "start offsets", asked, [group.group_id for group in answer.groups])
     return [
         (
             group.group_id,
@@ -128,13 +132,12 @@ def alter(client: Client, broker: int, group_id: str, starts: Sequence[tuple[str
         topics.setdefault(topic, []).append(one)
     asked = [kind(topic_name=topic, partitions=partitions) for topic, partitions in topics.items()]
     answer = client.ask(lambda: AlterShareGroupOffsetsRequest(group_id=group_id, topics=asked), broker, patience=0)
-    errors = [
-        (topic.topic_name, each.partition_index, each.error_code)
+    codes = {
+        (topic.topic_name, each.partition_index): each.error_code
         for topic in answer.responses
         for each in topic.partitions
-        if each.error_code
-    ]
-    return Answer(answer.error_code, errors)
+    }
+    return Answer(answer.error_code, codes)
 
 
 def delete(client: Client, broker: int, group_id: str, topics: Iterable[str]) -> Answer:
@@ -142,5 +145,4 @@ def delete(client: Client, broker: int, group_id: str, topics: Iterable[str]) ->
     kind = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     asked = [kind(topic_name=topic) for topic in topics]
     answer = client.ask(lambda: DeleteShareGroupOffsetsRequest(group_id=group_id, topics=asked), broker, patience=0)
-    errors = [(topic.topic_name, -1, topic.error_code) for topic in answer.responses if topic.error_code]
-    return Answer(answer.error_code, errors)
+    return Answer(answer.error_code, {(topic.topic_name, -1): topic.error_code for topic in answer.responses})

@@ -175,6 +175,9 @@ def _wanted_row(
     after, said = _fitted(place, log)
     after, epoch_said = _with_epoch(after, place, topic, log, elsewhere)
     said += epoch_said
+    if topic is not None:
+        # An apply refuses the offset for a topic that was made again since.
+        after = replace(after, topic_id=topic.topic_id)
     if _length(after.metadata) > target.metadata_limit:
         after = replace(after, metadata="")
         said += [f"its metadata is longer than {target.metadata_limit} characters and dropped"]

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import from_json, parse_json, to_json
+from coordinator_core.jsontext import FormError, Int32, Within, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
-from coordinator_core.untrusted import exact_row
+from coordinator_core.untrusted import INT32_END, exact_row, is_utf8
 
 if TYPE_CHECKING:
     Metadata = str | LongText
@@ -31,6 +31,8 @@ else:
     Metadata = str
 
 PLAN_VERSION = 1
+ROLLBACK = "rollback"
+"""Kind of a plan that undoes an apply."""
 _ITEMS = 64
 """Rows that are made text at once."""
 _WINDOW = 1024
@@ -52,7 +54,7 @@ class Position:
     """A committed offset, where it is known with the record that holds it and the topic id in that record."""
 
     offset: int
-    leader_epoch: int = NO_EPOCH
+    leader_epoch: Int32 = NO_EPOCH
     metadata: Metadata = ""
     topic_id: str | None = None
     offsets_partition: int | None = None
@@ -95,7 +97,7 @@ class Row:
 
     group_id: str
     topic: str
-    partition: int
+    partition: Annotated[int, Within(0, INT32_END - 1)]
     action: Action
     before: Position | None
     after: Position | None
@@ -304,6 +306,7 @@ def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]
     counts = document.pop("counts", None)
     try:
         plan = from_json(Plan, document)
+        _check(plan)
     except ValueError as error:
         raise UsageError(f"{path}: not a plan: {error}") from None
     if (digest, counts) != (write_plan(None, plan), plan.counts()):
@@ -311,6 +314,52 @@ def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]
     if approved not in (None, digest):
         raise UsageError(f"{path}: it is not the plan that was approved: that has digest {approved}, this {digest}")
     return plan, str(digest)
+
+
+def _check(plan: Plan) -> None:
+    """Raises :class:`FormError` for what no plan of ours says, and no request could carry out."""
+    group_ids: set[str] = set()
+    for at, group in enumerate(plan.groups):
+        place = f".groups[{at}]"
+        if group.group_id in group_ids:
+            raise FormError(f"group {group.group_id!r} is there twice", place)
+        group_ids.add(group.group_id)
+        keys: set[tuple[str, int]] = set()
+        for number, row in enumerate(group.rows):
+            key = row.topic, row.partition
+            if (problem := _problem(row, group, key in keys)) is not None:
+                raise FormError(problem, f"{place}.rows[{number}]")
+            keys.add(key)
+
+
+def _problem(row: Row, group: GroupPlan, is_repeated: bool) -> str | None:
+    if row.group_id != group.group_id:
+        return f"the row is of group {row.group_id!r}, its group is {group.group_id!r}"
+    if is_repeated:
+        return f"{row.topic}-{row.partition} is there twice"
+    if row.action is Action.BLOCKED:
+        # It is not written, and says what is wrong with it.
+        return None
+    if row.action is not _action(row.before, row.after):
+        return f"the action is {row.action}, and what is before and after says {_action(row.before, row.after)}"
+    if group.action is Action.DELETE and row.after is not None:
+        return "an offset stays, and its group is deleted"
+    if row.action in WRITES:
+        metadata = "" if row.after is None else str(row.after.metadata)
+        if row.after is not None and row.after.offset < 0:
+            return f"offset {row.after.offset} is none"
+        if not all(map(is_utf8, (row.group_id, row.topic, metadata))):
+            return "a name or the metadata is no text that UTF-8 has"
+    return None
+
+
+def _action(before: Position | None, after: Position | None) -> Action:
+    """The action that takes an offset key from ``before`` to ``after``."""
+    if value_of(before) == value_of(after):
+        return Action.KEEP
+    if before is None:
+        return Action.CREATE
+    return Action.DELETE if after is None else Action.UPDATE
 
 
 def _part(value: dict[str, Any]) -> Any:

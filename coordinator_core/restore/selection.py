@@ -14,7 +14,7 @@ from coordinator_core.restore.model import Position
 from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import LogRange, Target, in_scope
 from coordinator_core.rules.topics import UNKNOWN
-from coordinator_core.untrusted import INT32_END, whole_number
+from coordinator_core.untrusted import INT32_END, INT64_END, whole_number
 
 Topics = Mapping[str, frozenset[int] | None]
 """Chosen partitions by topic; ``None`` for all of a topic."""
@@ -72,7 +72,10 @@ def parse_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise UsageError(f"--by-duration {text}: expected PnDTnHnMnS, such as PT1H")
-    return int(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_MS, strict=True)))
+    found = sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_MS, strict=True))
+    if found >= INT64_END:
+        raise UsageError(f"--by-duration {text}: longer than time is in milliseconds")
+    return int(found)
 
 
 def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dict[OffsetKey, Position | None]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import socketserver
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -15,10 +18,13 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
+from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.settings import client_settings
 from coordinator_core.cluster.snapshot import CaptureDirectory
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
+from tests.restore.one_process import OneProcess
 
 APIS = {1: (4, 12), 2: (1, 8), 3: (1, 9), 18: (0, 3), 23: (2, 4)}
 """Versions that the broker serves, by API key."""
@@ -114,6 +120,45 @@ def test_a_topic_has_no_such_partitions(partitions: list[int]) -> None:
 def test_sound_answers_of_the_same_broker_are_taken() -> None:
     with lying_broker([OFFSETS_TOPIC], [1, 0]) as client:
         assert [each.partition for each in client.topic(OFFSETS_TOPIC).partitions] == [0, 1]
+
+
+class _ReadsFromReplicas(OneProcess):
+    """The leader sends readers to broker 2, which does not answer at first."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+        self.asked: list[int | None] = []
+
+    def ask(self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
+        if type(make()).__name__ != "FetchRequest":
+            return super().ask(make, node_id, patience=patience)
+        self.asked.append(node_id)
+        if self.asked == [1, 2]:
+            raise ClusterError("broker 2 gives no answer")
+        preferred = 2 if node_id == 1 else -1
+        kinds = {"error_code": 0, "high_watermark": 100, "preferred_read_replica": preferred, "records": b""}
+        topic = SimpleNamespace(topic=OFFSETS_TOPIC, partitions=[SimpleNamespace(partition_index=0, **kinds)])
+        return SimpleNamespace(error_code=0, throttle_time_ms=0, responses=[topic])
+
+
+def test_where_a_leader_sends_readers_is_read(tmp_path: Path) -> None:
+    """Its answer has no records: that does not mean that they are compacted away."""
+    client = _ReadsFromReplicas()
+    state = Fetching(0, 0, 100, 1, 0, PartitionFiles(tmp_path / f"{OFFSETS_TOPIC}-0"), 0)
+    Fetcher(client, OFFSETS_TOPIC, limiter=RateLimiter(None)).run([state])
+    assert (state.done, client.asked) == (True, [1, 2, 1, 2])
+
+
+def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
+    """The library would never answer for it."""
+    with lying_broker([OFFSETS_TOPIC], [0]) as client, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(client.positions, {(OFFSETS_TOPIC, 0): 1}, 10**20)
+        try:
+            with pytest.raises(UsageError, match="ListOffsetsRequest cannot hold a value"):
+                asked.result(timeout=10)
+        finally:
+            # Ends the wait of a thread that still asks.
+            client._net.stop()
 
 
 @pytest.mark.parametrize("topic", ["../x", "/x", "a/b", ".", "..", "", "a\nb", "a" * 250])

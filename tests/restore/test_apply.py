@@ -1,7 +1,9 @@
-"""What an apply leaves and finds in its directory, without a cluster."""
+"""What an apply leaves and finds in its directory, and what it makes of a broker's answers, without a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +11,21 @@ from typing import Any
 import pytest
 
 from coordinator_core.cluster import restore_apply
-from coordinator_core.cluster.restore_apply import PLAN, ApplyOptions, apply_plan
-from coordinator_core.cluster.restore_verify import read_apply
+from coordinator_core.cluster.client import LATEST
+from coordinator_core.cluster.errors import ClusterError, LoginError
+from coordinator_core.cluster.restore_apply import PLAN, ApplyOptions, apply_plan, begun_apply, refusals
+from coordinator_core.cluster.restore_target import live_groups, live_target, offsets_at
+from coordinator_core.cluster.restore_verify import read_apply, rollback_plan
 from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
 from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import ExitCode, UsageError
-from coordinator_core.restore.model import Plan, read_plan, write_plan
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.restore.decide import Choices, decide
+from coordinator_core.restore.model import Plan, Position, read_plan, write_plan
+from coordinator_core.restore.source import Wanted
+from tests.restore.one_process import OneProcess, fetched
 
 CLIENT: Any = SimpleNamespace(cluster_id="c", max_version=lambda _: 8, patience_seconds=0.0)
 
@@ -67,3 +77,211 @@ def test_of_two_captures_the_second_may_try_again(tmp_path: Path) -> None:
         CaptureDirectory.opened(tmp_path).__enter__()
     assert busy.value.exit_code is ExitCode.INTERNAL
     assert not isinstance(busy.value, UsageError)
+
+
+KEY, OTHER = ("orders", 0), ("orders", 1)
+LOGS = {"orders": (1, {0: (0, 1000, 5), 1: (0, 1000, 5)})}
+
+
+def cluster(*group_ids: str) -> OneProcess:
+    return OneProcess({group_id: {KEY: (1, -1, "")} for group_id in group_ids}, dict(LOGS))
+
+
+def restored(client: OneProcess, path: Path, offsets: dict[str, int], epoch: int = -1) -> Path:
+    """A plan that takes groups to these offsets of ``orders-0``."""
+    keys = {OffsetKey(group_id, *KEY): offset for group_id, offset in offsets.items()}
+    target = live_target(client, list(keys), list(offsets), {})
+    topic_id = target.topics["orders"].topic_id if target.topics else None
+    positions = {key: Position(offset, epoch, topic_id=topic_id) for key, offset in keys.items()}
+    groups = decide(Wanted(positions), target, Choices({}))
+    write_plan(str(path), Plan("restore", "cluster", "t", "s", {}, 1, tuple(groups)))
+    return path
+
+
+def rolled_back(client: OneProcess, applied: Path, path: Path) -> Path:
+    write_plan(str(path), rollback_plan(client, str(applied)))
+    return path
+
+
+def errors(client: OneProcess, plan: Path, directory: Path) -> dict[str, list[str]]:
+    """Errors of groups that are not applied."""
+    _, results = apply_plan(client, plan, directory, ApplyOptions(parallel=1))
+    return {one.group_id: [error for *_, error in one.errors] for one in results if one.errors}
+
+
+def answering(answers: dict[str, Callable[[Any], Any]]) -> Callable[[str, Any], Any]:
+    return lambda name, request: answers[name](request) if name in answers else None
+
+
+@pytest.fixture
+def uncaptured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore_apply, "capture", lambda *_: {"topics": [{"partitions": []}]})
+
+
+class Once:
+    """A ListOffsets answer with an error code for ``orders-1`` at one time, so often; the broker's own after that."""
+
+    def __init__(self, client: OneProcess, time: int, code: int, times: int) -> None:
+        self._client, self._time, self._code, self._left = client, time, code, times
+
+    def __call__(self, name: str, request: Any) -> Any:
+        if name != "ListOffsets" or request.topics[0].partitions[0].timestamp != self._time or not self._left:
+            return None
+        self._left -= 1
+        answer = self._client.list_offsets(request)
+        for one in answer.topics[0].partitions:
+            if one.partition_index == 1:
+                one.error_code, one.offset = self._code, -1
+        return answer
+
+
+@pytest.mark.parametrize("time, code", [(7, 6), (LATEST, 78)], ids=["NOT_LEADER", "OFFSET_NOT_AVAILABLE"])
+def test_an_error_is_not_an_offset_that_nobody_knows(time: int, code: int) -> None:
+    client = cluster("g")
+    keys = [OffsetKey("g", *KEY), OffsetKey("g", *OTHER)]
+
+    def looked_up() -> Sequence[int]:
+        if time == LATEST:
+            target = live_target(client, keys, ["g"], {})
+            return [target.log(*key[1:]).end for key in keys]
+        found = offsets_at(client, keys, time)
+        return [found[key[1:]] for key in keys]
+
+    client.answer = Once(client, time, code, 1)
+    assert looked_up() == ([1000, 1000] if time == LATEST else [500, 500])
+    client.answer, client.patience_seconds = Once(client, time, code, -1), 0.0
+    with pytest.raises(ClusterError, match="no leader of orders-1 answers"):
+        looked_up()
+    # What undoes an apply does not wait for a leader.
+    assert live_target(client, keys, ["g"], {}, may_be_unknown=True).log(*KEY).start == 0
+
+
+@pytest.mark.parametrize("time_ms", [-1, 1 << 63])
+def test_what_is_no_time_asks_for_no_offset(time_ms: int) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        offsets_at(cluster("g"), [OffsetKey("g", *KEY)], time_ms)
+
+
+@pytest.mark.parametrize(
+    "topic, said",
+    [
+        ((2, {0: (0, 1000, 5)}), "the topic was made again"),
+        ((1, {0: (901, 1000, 5)}), "offset 900 is outside of the log now, 901 to 1000"),
+        ((1, {0: (0, 899, 5)}), "offset 900 is outside of the log now, 0 to 899"),
+        ((1, {0: (0, 1000, 3)}), "leader epoch 4 is above the current one, 3"),
+        # A partition that is gone fails alone.
+        ((1, {}), None),
+        ((1, {0: (900, 900, 4)}), None),
+    ],
+)
+def test_topics_are_read_again(tmp_path: Path, topic: Any, said: str | None) -> None:
+    client = cluster("g")
+    plan, _ = read_plan(restored(client, tmp_path / "plan.json", {"g": 900}, 4))
+    client.logs["orders"] = topic
+    found = [one.text for one in refusals(client, plan)]
+    assert found == [] if said is None else said in found[0]
+    # Of a rollback an offset may be below the log start: it was there.
+    assert refusals(client, replace(plan, kind="rollback")) == []
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_a_group_is_not_deleted_with_what_others_have_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = cluster()
+    apply_plan(client, restored(client, tmp_path / "plan.json", {"made": 5}), tmp_path / "applied", ApplyOptions())
+    back = rolled_back(client, tmp_path / "applied", tmp_path / "back.json")
+
+    def meanwhile(*_: object) -> Any:
+        client.groups["made"][OTHER] = (77, -1, "of another")
+        return {"topics": [{"partitions": []}]}
+
+    monkeypatch.setattr(restore_apply, "capture", meanwhile)
+    assert errors(client, back, tmp_path / "back") == {"made": ["STALE: somebody else has committed"]}
+    assert client.groups == {"made": {KEY: (5, -1, ""), OTHER: (77, -1, "of another")}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda asked: [fetched(KEY, None, -1)],
+        lambda asked: [],
+        lambda asked: [fetched(("other", 0), None)] if asked.topics else [],
+    ],
+    ids=["UNKNOWN_SERVER_ERROR", "left out", "another"],
+)
+def test_no_answer_about_an_offset_is_not_no_offset(answer: Callable[[Any], Any]) -> None:
+    client = cluster("g")
+
+    def fetch(request: Any) -> Any:
+        (asked,) = request.groups
+        return SimpleNamespace(groups=[SimpleNamespace(group_id="g", error_code=0, topics=answer(asked))])
+
+    client.answer = answering({"OffsetFetch": fetch})
+    with pytest.raises(ClusterError):
+        live_groups(client, client.topic(OFFSETS_TOPIC), [OffsetKey("g", *KEY)], ["g"])
+
+
+@pytest.mark.parametrize("request_name", ["OffsetFetch", "DescribeGroups"])
+@pytest.mark.parametrize("group_ids, said", [([], "leaves 'g' out"), (["g", "h"], "'h', which was not asked for")])
+def test_answers_are_about_the_groups_that_were_asked_for(request_name: str, group_ids: list[str], said: str) -> None:
+    client = cluster("g")
+    groups = [
+        SimpleNamespace(group_id=group_id, error_code=0, topics=[], group_state="Empty", protocol_type="", members=[])
+        for group_id in group_ids
+    ]
+    client.answer = answering({request_name: lambda _: SimpleNamespace(groups=groups)})
+    with pytest.raises(ClusterError, match=said):
+        live_groups(client, client.topic(OFFSETS_TOPIC), [], ["g"])
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_what_an_answer_leaves_out_may_be_written_or_not(tmp_path: Path) -> None:
+    client = cluster("g")
+    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5, "made": 5}), tmp_path / "applied"
+    client.answer = answering({"OffsetCommit": lambda _: SimpleNamespace(topics=[])})
+    assert errors(client, plan, directory) == {"g": ["no answer for orders-0"], "made": ["no answer for orders-0"]}
+    client.answer = answering({})
+    assert errors(client, plan, directory) == {}
+    back = rolled_back(client, directory, tmp_path / "back.json")
+    client.answer = answering({"DeleteGroups": lambda _: SimpleNamespace(results=[])})
+    client.patience_seconds = 0.1
+    ((group_id, (said,)),) = errors(client, back, tmp_path / "back").items()
+    assert (group_id, "leaves 'made' out" in said) == ("made", True)
+
+
+@pytest.mark.usefixtures("uncaptured")
+@pytest.mark.parametrize("request_name", ["OffsetCommit", "FindCoordinator"])
+def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, request_name: str) -> None:
+    client = cluster("a", "b")
+    plan, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 6}), tmp_path / "applied"
+    asked = iter((False, True) if request_name == "OffsetCommit" else (True,))
+
+    def refuse(_: Any) -> None:
+        if next(asked):
+            raise LoginError("the broker refuses the credentials")
+
+    client.answer = answering({request_name: refuse})
+    left = ("b",) if request_name == "OffsetCommit" else ("a", "b")
+    assert errors(client, plan, directory) == {group_id: ["the broker refuses the credentials"] for group_id in left}
+    client.answer = answering({})
+    assert errors(client, plan, directory) == {}
+    assert client.groups == {"a": {KEY: (5, -1, "")}, "b": {KEY: (6, -1, "")}}
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_one_that_has_ended_stands_or_is_refused(tmp_path: Path) -> None:
+    client = cluster("a", "b")
+    path, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 6}), tmp_path / "applied"
+    assert errors(client, path, directory) == {}
+    assert errors(client, path, directory) == {}
+    plan, digest = read_plan(path)
+    events = begun_apply(directory, digest)
+    half = [event for event in events if event.get("group_id") != "b"]
+    for offset, of_half in ((1, ["'a', orders-0: written before"]), (77, [])):
+        client.groups |= {"a": {KEY: (offset, -1, "")}, "b": {KEY: (1, -1, "")}}
+        # Consumers of what is written may have gone on; what was undone is not there.
+        found = [one.text for one in refusals(client, plan, half)]
+        assert [said in text for said, text in zip(of_half, found, strict=True)] == [True] * len(of_half)
+        with pytest.raises(UsageError, match=f"changed since: offset {offset} .* use another --output"):
+            apply_plan(client, path, directory, ApplyOptions())

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,16 +85,17 @@ def test_leader_epochs(place: Position, held: Position | None, epoch: int, reaso
 def test_a_leader_epoch_above_the_current_one_goes_where_it_is_committed_already() -> None:
     """Consumers hang on it."""
     row = decided(Position(150, 9, "held"), to=target(Position(150, 9, "held")))
-    assert (row.action, row.after) == (Action.UPDATE, Position(150, -1, "held"))
+    assert (row.action, row.after) == (Action.UPDATE, Position(150, -1, "held", HERE))
 
 
 def test_a_topic_made_again_is_blocked_unless_it_is_meant() -> None:
+    """What is planned is for the topic that there is."""
     place = Position(160, 3, "m", THERE)
     row = decided(place)
     assert row.action is Action.BLOCKED
     assert f"id {THERE}, now {HERE}" in row.reason
     for row in (decided(place, Choices({}, other_topics=True)), decided(place, cluster="another")):
-        assert (row.action, row.after) == (Action.UPDATE, Position(160, -1, "m", THERE))
+        assert (row.action, row.after) == (Action.UPDATE, Position(160, -1, "m", HERE))
     assert decided(place, cluster="cluster").action is Action.BLOCKED
 
 
@@ -112,7 +114,7 @@ def test_what_is_committed_outside_of_the_log_stays_unless_it_shall_be_trimmed()
     row = decided(Position(300), to=outside)
     assert (row.action, row.reason) == (Action.KEEP, "it is so already, outside of the log")
     row = decided(Position(300), Choices({}, trim=True), to=outside)
-    assert (row.action, row.after) == (Action.UPDATE, Position(200))
+    assert (row.action, row.after) == (Action.UPDATE, Position(200, topic_id=HERE))
 
 
 @pytest.mark.parametrize("offset, action", [(100, Action.UPDATE), (200, Action.UPDATE)])
@@ -125,7 +127,7 @@ def test_metadata_is_counted_as_java_counts(metadata: str, fits: bool) -> None:
     row = decided(Position(160, metadata=metadata))
     assert (row.action is Action.UPDATE) == fits
     row = decided(Position(160, metadata=metadata), Choices({}, drop_metadata=True))
-    assert row.after == Position(160, metadata=metadata if fits else "")
+    assert row.after == Position(160, metadata=metadata if fits else "", topic_id=HERE)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +172,10 @@ def warnings(to: Target, kind: str | None = None) -> str:
 def test_warnings() -> None:
     assert warnings(target()) == ""
     assert "it has 2 members (Stable)" in warnings(target(state="Stable", members=2))
-    assert "producer 7 is open" in warnings(target(unstable={KEY[1:]: (7,)}))
-    assert "a transaction is open" in warnings(target(unstable={KEY[1:]: ()}))
     assert "it has 2 members (stable)" in warnings(target(state="stable", members=2))
     assert warnings(target(state="empty")) == ""  # as the new coordinator of 3.7 answers
+    assert "producer 7 is open" in warnings(target(unstable={KEY[1:]: (7,)}))
+    assert "a transaction is open" in warnings(target(unstable={KEY[1:]: ()}))
     assert "becomes a classic group" in warnings(target(None, state=None))
     assert "KAFKA-20254" in warnings(target(None, state=None), "streams")
     stores = {name: TargetTopic(HERE, {0: LOG}) for name in ("orders", "g-counts-changelog", "h-counts-changelog")}
@@ -251,6 +253,46 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
             read_plan(path)
 
 
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"after": Position(160, 1 << 31)}, "leader_epoch: expected int"),
+        ({"after": Position(-7)}, r"groups\[0\]\.rows\[0\]: offset -7 is none"),
+        ({"after": Position(160, metadata="\ud800")}, "no text that UTF-8 has"),
+        ({"topic": "\ud800"}, "no text that UTF-8 has"),
+        ({"partition": -1}, "partition: expected int"),
+        ({"partition": 1 << 31}, "partition: expected int"),
+        ({"group_id": "decoy"}, "the row is of group 'decoy', its group is 'g'"),
+        ({"action": Action.CREATE}, "the action is create, and what is before and after says update"),
+        ({"action": Action.KEEP}, "the action is keep, and what is before and after says update"),
+    ],
+    ids=str,
+)
+def test_a_plan_that_nobody_can_carry_out_is_none(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    (group,) = decide(Wanted({KEY: Position(160)}), target(), Choices({}))
+    (row,) = group.rows
+    path = tmp_path / "plan.json"
+    write_plan(str(path), plan_of([replace(group, rows=(replace(row, **change),))]))
+    with pytest.raises(UsageError, match=said):
+        read_plan(path)
+
+
+def test_a_plan_has_each_group_and_offset_key_once(tmp_path: Path) -> None:
+    (group,) = decide(Wanted({KEY: Position(160)}), target(), Choices({}))
+    for groups, said in (
+        ([group, group], "group 'g' is there twice"),
+        ([replace(group, rows=group.rows * 2)], "orders-0 is there twice"),
+        ([replace(group, action=Action.DELETE)], "an offset stays, and its group is deleted"),
+    ):
+        write_plan(str(tmp_path / "plan.json"), plan_of(groups))
+        with pytest.raises(UsageError, match=said):
+            read_plan(tmp_path / "plan.json")
+    # What is blocked says itself why.
+    blocked = plan_of(decide(Wanted({KEY: Position(-7)}), target(), Choices({})))
+    write_plan(str(tmp_path / "plan.json"), blocked)
+    assert read_plan(tmp_path / "plan.json")[0] == blocked
+
+
 def test_the_inverse_gives_back_what_was_and_takes_away_what_was_made() -> None:
     made = OffsetKey("g", "orders", 1)
     before = target(offsets={KEY[1:]: HELD})
@@ -263,6 +305,47 @@ def test_the_inverse_gives_back_what_was_and_takes_away_what_was_made() -> None:
     assert not list(plan_of([nothing]).writing())
     (blocked,) = inverse(groups, target(offsets={KEY[1:]: Position(161)}))
     assert [row.action for row in blocked.rows] == [Action.BLOCKED, Action.KEEP]
+
+
+def test_the_inverse_keeps_what_was_not_written() -> None:
+    kept = OffsetKey("g", "orders", 1)
+    groups = decide(Wanted({KEY: Position(160)}), target(offsets={KEY[1:]: HELD, kept[1:]: HELD}), Choices({}))
+    (back,) = inverse(groups, target(offsets={KEY[1:]: Position(160), kept[1:]: Position(170)}))
+    assert [(row.action, row.after) for row in back.rows] == [(Action.UPDATE, HELD), (Action.KEEP, Position(170))]
+    (gone,) = inverse(groups, target(offsets={KEY[1:]: Position(160)}))
+    assert [(row.action, row.after) for row in gone.rows] == [(Action.UPDATE, HELD), (Action.KEEP, None)]
+
+
+BEGIN: dict[str, object] = {"event": "begin", "group_id": "g"}
+
+
+def end(*errors: tuple[str | None, int | None]) -> dict[str, object]:
+    rows = [{"topic": topic, "partition": partition, "error": "E"} for topic, partition in errors]
+    return {"event": "end", "group_id": "g", "errors": rows}
+
+
+@pytest.mark.parametrize(
+    "events, action",
+    [
+        ([BEGIN, end(KEY[1:])], Action.KEEP),
+        ([BEGIN, end(KEY[1:]), BEGIN, end(KEY[1:], ("orders", 1))], Action.KEEP),
+        ([BEGIN, end(("orders", 1))], Action.BLOCKED),
+        ([BEGIN, end()], Action.BLOCKED),
+        ([BEGIN, end(KEY[1:]), BEGIN, end()], Action.BLOCKED),
+        # Written, overwritten by somebody else, and therefore not written again.
+        ([BEGIN, end(), end(KEY[1:])], Action.BLOCKED),
+        # It may be written: the group as a whole failed, or the apply was killed.
+        ([BEGIN, end((None, None))], Action.BLOCKED),
+        ([BEGIN], Action.BLOCKED),
+        ([BEGIN, BEGIN, end(KEY[1:])], Action.BLOCKED),
+        ([BEGIN, end(KEY[1:]), BEGIN], Action.BLOCKED),
+    ],
+)
+def test_what_failed_was_not_written(events: list[dict[str, object]], action: Action) -> None:
+    plan = plan_of(decide(Wanted({KEY: Position(160)}), target(), Choices({})))
+    (back,) = inverse(begun(plan, events), target(Position(161)))
+    assert [row.action for row in back.rows] == [action]
+    assert begun(plan, []) == []
 
 
 def test_a_group_that_was_made_goes_unless_others_use_it() -> None:
@@ -307,54 +390,13 @@ def test_scenarios_take_all_partitions_of_a_chosen_topic() -> None:
     with pytest.raises(UsageError, match="has committed nothing"):
         keys_of(["h"], {}, target())
 
-def test_the_inverse_keeps_what_was_not_written() -> None:
-    kept = OffsetKey("g", "orders", 1)
-    groups = decide(Wanted({KEY: Position(160)}), target(offsets={KEY[1:]: HELD, kept[1:]: HELD}), Choices({}))
-    (back,) = inverse(groups, target(offsets={KEY[1:]: Position(160), kept[1:]: Position(170)}))
-    assert [(row.action, row.after) for row in back.rows] == [(Action.UPDATE, HELD), (Action.KEEP, Position(170))]
-    (gone,) = inverse(groups, target(offsets={KEY[1:]: Position(160)}))
-    assert [(row.action, row.after) for row in gone.rows] == [(Action.UPDATE, HELD), (Action.KEEP, None)]
-
-
-BEGIN: dict[str, object] = {"event": "begin", "group_id": "g"}
-
-
-def end(*errors: tuple[str | None, int | None]) -> dict[str, object]:
-    rows = [{"topic": topic, "partition": partition, "error": "E"} for topic, partition in errors]
-    return {"event": "end", "group_id": "g", "errors": rows}
-
-
-@pytest.mark.parametrize(
-    "events, action",
-    [
-        ([BEGIN, end(KEY[1:])], Action.KEEP),
-        ([BEGIN, end(KEY[1:]), BEGIN, end(KEY[1:], ("orders", 1))], Action.KEEP),
-        ([BEGIN, end(("orders", 1))], Action.BLOCKED),
-        ([BEGIN, end()], Action.BLOCKED),
-        ([BEGIN, end(KEY[1:]), BEGIN, end()], Action.BLOCKED),
-        # Written, overwritten by somebody else, and therefore not written again.
-        ([BEGIN, end(), end(KEY[1:])], Action.BLOCKED),
-        # It may be written: the group as a whole failed, or the apply was killed.
-        ([BEGIN, end((None, None))], Action.BLOCKED),
-        ([BEGIN], Action.BLOCKED),
-        ([BEGIN, BEGIN, end(KEY[1:])], Action.BLOCKED),
-        ([BEGIN, end(KEY[1:]), BEGIN], Action.BLOCKED),
-    ],
-)
-def test_what_failed_was_not_written(events: list[dict[str, object]], action: Action) -> None:
-    plan = plan_of(decide(Wanted({KEY: Position(160)}), target(), Choices({})))
-    (back,) = inverse(begun(plan, events), target(Position(161)))
-    assert [row.action for row in back.rows] == [action]
-    assert begun(plan, []) == []
-
-
 
 @pytest.mark.parametrize("text, ms", [("PT1H", 3_600_000), ("P1DT2H3M4.5S", 93_784_500), ("p7d", 604_800_000)])
 def test_durations(text: str, ms: int) -> None:
     assert parse_duration_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["P", "PT", "1H", "PT1", "P1M", ""])
+@pytest.mark.parametrize("text", ["P", "PT", "1H", "PT1", "P1M", "", "P99999999999999D", f"PT{'9' * 400}S"])
 def test_wrong_durations(text: str) -> None:
     with pytest.raises(UsageError, match="--by-duration"):
         parse_duration_ms(text)
@@ -362,6 +404,8 @@ def test_wrong_durations(text: str) -> None:
 
 def test_topics() -> None:
     assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": frozenset({0, 2})}
+    assert parse_topics(["a:0", "b", "a:2", "b:1"]) == {"a": frozenset({0, 2}), "b": None}
+    assert parse_topics(["b:1", "b"]) == {"b": None}
     for wrong in (":1", "a:", "a:x", "a:1,", "a:-1"):
         with pytest.raises(UsageError, match="--topic"):
             parse_topics([wrong])
@@ -404,8 +448,6 @@ def test_names_are_changed_and_never_two_into_one() -> None:
         renamed(wanted, {"x": "y"}, {})
 
 
-    assert parse_topics(["a:0", "b", "a:2", "b:1"]) == {"a": frozenset({0, 2}), "b": None}
-    assert parse_topics(["b:1", "b"]) == {"b": None}
 def test_positions_keep_what_is_known_of_them() -> None:
     place = Position(160, 5, "m", HERE, 7, 70)
     row = decided(place)

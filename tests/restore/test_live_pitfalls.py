@@ -83,7 +83,7 @@ def test_errors_of_single_partitions_leave_the_others(place: Place, tmp_path: Pa
         (TOPIC, 1): Position(2, metadata="m" * 4097),
         (TOPIC, 2): Position(3, metadata="m" * 4096),
         (TOPIC, PARTITIONS): Position(4),
-        ("no-such-topic", 0): Position(5),
+        ("no-such-topic", 0): Position(0),
     }
     plan, directory = tmp_path / "plan.json", tmp_path / "applied"
     unchecked(place, {"partial": rows, "whole": {(TOPIC, 0): Position(6)}}, plan)
