@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.topology import load_topology
+from coordinator_core.untrusted import visible
 
 
 @click.command("investigate")
@@ -120,7 +122,11 @@ def investigate_command(
     )
     if output is not None:
         note(f"regroup: the page is {write_investigation(output, forms)}")
-    write_pieces(forms[output_format]())
+    pieces = iter(forms[output_format]())
+    if output_format is Format.CSV and sys.stdout.isatty():
+        # Programs get the names as they are; a terminal obeys control characters.
+        pieces = (f"{visible(line.removesuffix(chr(10)))}\n" for line in pieces)
+    write_pieces(pieces)
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
 

@@ -10,7 +10,7 @@ from coordinator_core.history.model import GroupHistory, OriginKind
 from coordinator_core.history.signs import Move, MoveKind, name_of, pace_of
 from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import Explanation
-from coordinator_core.investigate.shifts import events_of, explanation, sequence_of, who
+from coordinator_core.investigate.shifts import by_time, events_of, explanation, partitions_of, sequence_of, who
 from coordinator_core.investigate.words import count, from_file, moment
 from coordinator_core.rules.model import Severity
 
@@ -23,15 +23,24 @@ _REGULAR = 20
 
 
 def explain_back(group: GroupHistory, moves: dict[MoveKind, list[Move]]) -> Iterator[Explanation]:
-    """Steps back but resets: those of one kind together."""
+    """Steps back but resets: those of one kind together, of some kinds by time."""
     back = moves.get(MoveKind.BACK, [])
     if disordered := _out_of_order(back):
         yield _disorder(group, disordered)
         known = {id(move) for move in disordered}
         back = [move for move in back if id(move) not in known]
     for kind, explain in _TOGETHER.items():
-        if some := back if kind is MoveKind.BACK else moves.get(kind):
+        if some := moves.get(kind):
             yield explain(group, some)
+    for some in by_time(moves.get(MoveKind.STALE, ())):
+        yield _stale(group, some)
+    for some in [back] if len(_starts_of(back)) >= _AGAIN else by_time(back):
+        yield _moved_back(group, some)
+
+
+def _starts_of(moves: Sequence[Move]) -> set[int]:
+    """Times of the moves with which a generation began."""
+    return {move.after.place.timestamp_ms for move in moves if move.after.generation != move.before.generation}
 
 
 def _out_of_order(moves: Sequence[Move]) -> list[Move]:
@@ -101,6 +110,7 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             "workers that commit each their own record, overtake each other.",
             "Commit once more with commitSync() in onPartitionsRevoked and before close.",
         ],
+        until_ms=moves[-1].after.place.timestamp_ms,
     )
 
 
@@ -126,7 +136,7 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     first = moves[0]
     assert first.earlier is not None
     verdict = (
-        f"{count(len(moves), 'partition')} of {group.group_id} went back right after a rebalance to a value that a "
+        f"{partitions_of(moves)} of {group.group_id} went back right after a rebalance to a value that a "
         f"member had committed in its earlier ownership: {first.key.topic}-{first.key.partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset}, committed before at record "
         f"{first.earlier.last.record_offset} in generation {first.earlier.generation}."
@@ -194,11 +204,11 @@ def _negative(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     first = moves[0]
     records = -sum(move.records for move in moves)
-    starts = {move.after.place.timestamp_ms for move in moves if move.after.generation != move.before.generation}
+    starts = _starts_of(moves)
     is_tool = first.before.had_members and not first.after.had_members
     is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
     verdict = (
-        f"{count(len({move.key for move in moves}), 'partition')} of {group.group_id} went back by {records:,} records "
+        f"{partitions_of(moves)} of {group.group_id} went back by {records:,} records "
         f"from {moment(first.after.place.timestamp_ms)} on, committed by {who(first.after)}: "
     ) + (
         "its job was started from an older checkpoint or savepoint, which has offsets of its own."
@@ -345,6 +355,4 @@ def _anew(moves: Sequence[Move]) -> str:
 _TOGETHER = {
     MoveKind.NEGATIVE: _negative,
     MoveKind.MIRROR: _mirror,
-    MoveKind.STALE: _stale,
-    MoveKind.BACK: _moved_back,
 }

@@ -43,7 +43,10 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
     if len(kinds) != _TWO or "" in kinds:
         return
     rounds = [one for one in rounds_of(group) if one.place <= last.place]
-    came = {network: _first_of(rounds, members) for network, members in kinds.items()}
+    came = {network: first for network in kinds if (first := _first_of(rounds, network)) is not None}
+    # A static member of a KIP-848 group comes back without a rebalance.
+    if len(came) != _TWO:
+        return
     (old, first), (new, second) = sorted(came.items(), key=lambda one: one[1].place)
     since = second.place
     newest = max((versions[-1].last_place.timestamp_ms for versions in group.versions.values()), default=-1)
@@ -85,10 +88,9 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
     )
 
 
-def _first_of(rounds: Sequence[Change], members: Sequence[Member]) -> Change:
-    """The first rebalance with one of the members' networks."""
-    networks = {_network(one.client_host) for one in members}
-    return next(one for one in rounds if any(_network(member.client_host) in networks for member in one.members))
+def _first_of(rounds: Sequence[Change], network: str) -> Change | None:
+    """The first rebalance with a member of the network."""
+    return next((one for one in rounds if any(_network(member.client_host) == network for member in one.members)), None)
 
 
 def _network(host: str) -> str:
@@ -167,6 +169,7 @@ def _new_instances(group: GroupHistory) -> Iterator[Explanation]:
         group.offsets_partition,
         events=[step(one) for one in starts[:_SHOWN]],
         evidence=[step(one) for one in starts[:_SHOWN]],
+        until_ms=last.place.timestamp_ms,
         not_this=[
             "It is no autoscaler: the members that leave are those of the start before.",
             "Static membership saves no rebalance here: there are two at each start.",

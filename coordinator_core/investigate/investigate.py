@@ -12,6 +12,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import (
+    Certainty,
     ChangeKind,
     Deletions,
     EndKind,
@@ -29,6 +30,7 @@ from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.fenced import explain_fenced
 from coordinator_core.investigate.fleets import explain_fleets
+from coordinator_core.investigate.held import held_before
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
@@ -143,7 +145,7 @@ def investigate(
     )
     explanations += explain_loads(shown, states, by_partition, case, on_damage, groups)
     if since_ms is not None:
-        explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
+        explanations = [one for one in explanations if one.newest_ms < 0 or one.newest_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
     return Investigation(histories, explanations, _retention(found))
 
@@ -268,7 +270,12 @@ def _has_ends(group: GroupHistory) -> bool:
 
 def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation]:
     settle_origins(groups, case.transactional_ids)
-    return [one for group in groups for one in _of_group(group, case)]
+    found = []
+    for group in groups:
+        for one in _of_group(group, case):
+            one.held_before = held_before(group, one.restore)
+            found.append(one)
+    return found
 
 
 def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -291,12 +298,15 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 
 def _retention(groups: Sequence[GroupHistory]) -> Retention | None:
+    """What the log proves; what may have been something else proves nothing."""
     ends = [
         removal.end
         for group in groups
         for removal in group.removals
         if removal.end is not None
         and removal.end.kind is EndKind.EXPIRY
+        and removal.end.certainty is not Certainty.POSSIBLE
+        and not removal.end.others
         and removal.end.retention_at_most_ms is not None
         and removal.end.bug is None
     ]

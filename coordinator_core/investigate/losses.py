@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
+from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, acts_of
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
@@ -33,26 +33,28 @@ _ELSE = {
 
 
 def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
-    """One explanation for each way in which the group lost offsets."""
-    ways: dict[tuple[EndKind, str | None, bool, bool], list[Removal]] = {}
-    for removal in group.removals:
-        assert removal.end is not None
-        # A retention of the commit's own says nothing of the others.
-        is_explicit = removal.end.kind is EndKind.EXPIRY and removal.expired_ms_ago is not None
-        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members, is_explicit), []).append(removal)
-    for (kind, bug, had_members, _), removals in ways.items():
-        yield _explained(group, case, kind, bug, removals, had_members=had_members)
+    """One explanation for each act, and each way in which the group lost offsets by it."""
+    for act in acts_of(group.removals):
+        ways: dict[tuple[object, ...], list[Removal]] = {}
+        for removal in act:
+            end = removal.end
+            assert end is not None
+            # A retention of the commit's own says nothing of the others.
+            is_explicit = end.kind is EndKind.EXPIRY and removal.expired_ms_ago is not None
+            way = end.kind, end.bug, end.certainty, end.others, removal.had_members, is_explicit
+            ways.setdefault(way, []).append(removal)
+        for removals in ways.values():
+            yield _explained(group, case, removals)
 
 
-def _explained(
-    group: GroupHistory, case: Case, kind: EndKind, bug: str | None, removals: Sequence[Removal], *, had_members: bool
-) -> Explanation:
-    by_age = case.profile.expiry.clock is not Clock.GROUP
-    if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):
-        bug = "KIP-211"
+def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> Explanation:
     first = removals[0]
     end = first.end
     assert end is not None
+    kind, bug, had_members = end.kind, end.bug, first.had_members
+    by_age = case.profile.expiry.clock is not Clock.GROUP
+    if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):
+        bug = "KIP-211"
     read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
     skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
     if kind is EndKind.TOPIC_DELETION:
@@ -146,8 +148,9 @@ def _sequence(
 ) -> list[Event]:
     first, last = removals[0].place, removals[-1].place
     events: list[Event] = []
-    for key, version in group.all_versions():
-        if key == removals[0].offset_key and version.valid_from.record_offset < first.record_offset:
+    key = removals[0].offset_key
+    for version in group.versions[key]:
+        if version.valid_from.record_offset < first.record_offset:
             events.append(
                 Event(
                     version.last_place,

@@ -141,6 +141,7 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
             group.offsets_partition,
             events=[step(change) for change in one.joins[:_SHOWN]],
             evidence=[step(change) for change in one.joins[:_SHOWN]],
+            until_ms=end.timestamp_ms,
             not_this=["It was no deployment: the other members stayed."],
             now=[
                 *([POLL_LIMIT_REMEDY] if told_by_poll_limit(group, one.name) else []),

@@ -32,8 +32,10 @@ class Explanation:
     """``verdict`` is one sentence. ``evidence`` are records; ``events`` the sequence that led there. ``not_this`` says
     what was looked for and is not so; ``now`` what to do, with commands; ``capture`` what to save before it goes.
 
-    ``restore`` are committed offsets to put back, in the columns of ``kafka-consumer-groups --from-file``. ``bug`` is
-    a key of the catalogue of known bugs.
+    ``restore`` are committed offsets to put back, in the columns of ``kafka-consumer-groups --from-file``;
+    ``held_before`` is the record offset before which the group held all of them, ``None`` where it is not known to have
+    held them at one time. ``bug`` is a key of the catalogue of known bugs. ``at_ms`` is the time of the first event,
+    ``until_ms`` that of the last one, where ``evidence`` may leave it out.
     """
 
     code: str
@@ -49,6 +51,13 @@ class Explanation:
     capture: Sequence[str] = ()
     restore: Mapping[OffsetKey, int] = field(default_factory=dict)
     bug: str | None = None
+    until_ms: int = -1
+    held_before: int | None = None
+
+    @property
+    def newest_ms(self) -> int:
+        """Time of the newest event; -1 if it is not known."""
+        return max(self.at_ms, self.until_ms, *(event.place.timestamp_ms for event in self.evidence), -1)
 
 
 @dataclass(frozen=True, slots=True)

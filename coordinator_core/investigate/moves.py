@@ -11,7 +11,15 @@ from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, nam
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
-from coordinator_core.investigate.shifts import by_request, events_of, explanation, sequence_of, who
+from coordinator_core.investigate.shifts import (
+    by_request,
+    by_time,
+    events_of,
+    explanation,
+    partitions_of,
+    sequence_of,
+    who,
+)
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
 from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
@@ -39,13 +47,13 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _reset_overwritten(group, some, after[id(some[0].after)])
     yield from explain_back(group, moves)
     jumped = moves.get(MoveKind.JUMPED, ())
-    if after_failover := [move for move in jumped if move.coordinator_epochs]:
-        yield _after_failover(group, after_failover)
+    for some in by_time(move for move in jumped if move.coordinator_epochs):
+        yield _after_failover(group, some)
     others = [move for move in jumped if not move.coordinator_epochs]
-    if paused := [move for move in others if _is_pause(move, case)]:
-        yield _paused(group, paused)
-    if others := [move for move in others if not _is_pause(move, case)]:
-        yield _jumped(group, others, case)
+    for some in by_time(move for move in others if _is_pause(move, case)):
+        yield _paused(group, some)
+    for some in by_time(move for move in others if not _is_pause(move, case)):
+        yield _jumped(group, some, case)
     for _, some in by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
     if shared := [one for one in rivals if one.key not in taken.keys]:
@@ -89,6 +97,7 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
             f"If the transaction's value was right, put it back: {from_file(group.group_id)}",
         ],
         restore={one.offset_key: one.version.last.committed_offset for one in found},
+        until_ms=found[-1].marker.timestamp_ms,
     )
 
 
@@ -180,6 +189,7 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     """Members that went on reading while no commit of theirs came into the log, or stayed in it."""
     first = moves[0]
     before, after = first.before.last_place, first.after.place
+    go = "goes" if len({move.key for move in moves}) == 1 else "go"
     return explanation(
         group,
         moves,
@@ -187,8 +197,8 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         Severity.WARNING,
         f"No commit of {group.group_id} is in the log between {moment(before.timestamp_ms)} and "
         f"{moment(after.timestamp_ms)}, when the coordinator moved (leader epoch {before.leader_epoch} to "
-        f"{after.leader_epoch} of offsets partition {group.offsets_partition}): {count(len(moves), 'partition')} "
-        f"{'goes' if len(moves) == 1 else 'go'} on {sum(move.records for move in moves):,} records further, "
+        f"{after.leader_epoch} of offsets partition {group.offsets_partition}): {partitions_of(moves)} "
+        f"{go} on {sum(move.records for move in moves):,} records further, "
         f"{first.key.topic}-{first.key.partition} from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset}. Commits of that time failed, or were lost with a leader that nobody "
         "had copied (an unclean election); the members went on reading, unless they were restarted.",
@@ -231,7 +241,7 @@ def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"No commit of {group.group_id} is in the log for {span(after.timestamp_ms - before.timestamp_ms)} from "
         f"{moment(before.timestamp_ms)} on, where one came every {span(usual)}; then {first.key.topic}-"
         f"{first.key.partition} goes on from {first.before.last.committed_offset} to "
-        f"{first.after.first.committed_offset}, as far as it reads in that time ({count(len(moves), 'partition')}). "
+        f"{first.after.first.committed_offset}, as far as it reads in that time ({partitions_of(moves)}). "
         "Its members read on and could not commit, or were stopped and have caught up.",
         not_this=[
             "The coordinator did not move: its leader epoch is the same.",
@@ -252,7 +262,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
     first = moves[0]
     records = sum(move.records for move in moves)
     verdict = (
-        f"{count(len(moves), 'partition')} of {group.group_id} jumped forward: "
+        f"{partitions_of(moves)} of {group.group_id} jumped forward: "
         f"{first.key.topic}-{first.key.partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset} at "
         f"{moment(first.after.place.timestamp_ms)}; {records:,} records were never committed one by one."
@@ -319,6 +329,7 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
             "Until then a restart may begin at either of both offsets.",
         ],
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        until_ms=max(turns[-1].place.timestamp_ms for _, turns in found),
     )
 
 
@@ -362,4 +373,5 @@ def _trespass(group: GroupHistory) -> Explanation:
             *([f"Put the offsets back while the consumers are stopped: {from_file(group.group_id)}"] if behind else []),
         ],
         restore=behind,
+        until_ms=group.trespasses[-1].place.timestamp_ms,
     )

@@ -72,6 +72,7 @@ def _two_owners(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Expla
             "KAFKA-12984). An assignor of your own: let it give each partition out once.",
             f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
         ],
+        until_ms=found[-1][0].place.timestamp_ms,
     )
 
 
@@ -105,6 +106,7 @@ def _moved_at_once(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Ex
             "Look at both members for 'Lost previously assigned partitions', and for max.poll.interval.ms: a member "
             "that misses no rebalance does not get there.",
         ],
+        until_ms=found[-1][1].place.timestamp_ms,
     )
 
 

@@ -249,6 +249,7 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                     Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a write")
                     for one in history.leaders[:_SHOWN]
                 ],
+                until_ms=history.leaders[-1].place.timestamp_ms,
                 not_this=["The groups did not cause it: leaders are elected by the controller."],
                 now=[
                     "Look at the controller's log for that partition: brokers that restart, sessions that expire, "
@@ -427,7 +428,10 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
         assert history.state is not None
         live = {key.group_id for key in history.state.offsets} | history.state.groups.keys()
         for group_id in live & history.groups.keys():
-            homes.setdefault(group_id, []).append(history.groups[group_id])
+            group = history.groups[group_id]
+            # Commits of open transactions, or members before their first epoch, tell no place.
+            if group.versions or group.changes:
+                homes.setdefault(group_id, []).append(group)
     split = {group_id: groups for group_id, groups in homes.items() if len(groups) > 1}
     if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
         yield _copied(copied)

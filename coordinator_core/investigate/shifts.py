@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Move
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.words import count
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
@@ -19,6 +21,27 @@ def by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
     for move in moves:
         found.setdefault(move.after.place.timestamp_ms, []).append(move)
     return sorted(found.items())
+
+
+def by_time(moves: Iterable[Move]) -> list[list[Move]]:
+    """Moves in the order of time; those that follow each other within an hour are together."""
+    found: list[list[Move]] = []
+    last_ms = 0
+    for move in sorted(moves, key=_time_of):
+        if not found or _time_of(move) - last_ms > HOUR_MS:
+            found.append([])
+        found[-1].append(move)
+        last_ms = _time_of(move)
+    return found
+
+
+def partitions_of(moves: Iterable[Move]) -> str:
+    """How many partitions moved, once or several times."""
+    return count(len({move.key for move in moves}), "partition")
+
+
+def _time_of(move: Move) -> int:
+    return move.after.place.timestamp_ms
 
 
 def events_of(moves: Sequence[Move]) -> list[Event]:
@@ -64,5 +87,6 @@ def explanation(
         # Of several steps of one key the first one: before it the group was as it should be.
         restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        until_ms=max(map(_time_of, moves)),
         **more,
     )

@@ -154,6 +154,7 @@ def _assignors(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explan
         group.offsets_partition,
         events=[step(one) for turn in turns[:3] for one in turn],
         evidence=[step(one) for _, one in turns[:_SHOWN]],
+        until_ms=turns[-1][1].place.timestamp_ms,
         not_this=["It is no bug of the broker: it takes an assignor that all members offer."],
         now=[
             "Set partition.assignment.strategy alike in all clients of the group; finish the rolling change, or take "

@@ -100,6 +100,7 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
         ],
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         restore=restore,
+        until_ms=moments[-1],
     )
 
 

@@ -83,7 +83,11 @@ def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
         bounds = topics.bounds(key.topic, key.partition)
         of_another = None not in (version.last.topic_id, ids.get(key.topic)) and version.last.topic_id != ids[key.topic]
         if bounds is not None and bounds[1] != UNKNOWN and not of_another:
-            yield _Held(key, version, *bounds)
+            start, end = bounds
+            if topics.captured_at_ms is not None and version.last.commit_timestamp_ms > topics.captured_at_ms:
+                # The partition went on after its end was noted.
+                end = max(end, version.last.committed_offset)
+            yield _Held(key, version, start, end)
 
 
 def _explanation(

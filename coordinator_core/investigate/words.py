@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 
 
 def moment(milliseconds: int) -> str:
-    """``2026-05-12 02:41:07Z``."""
+    """``2026-05-12 02:41:07Z``; the number itself beyond the year 9999."""
     if milliseconds < 0:
         return "an unknown time"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
 
 
 def count(number: int, name: str) -> str:

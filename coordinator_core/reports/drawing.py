@@ -31,6 +31,8 @@ SERIES = tuple(COLOURS[f"series{n}"] for n in range(6))
 _CLASSES = {colour: name for name, colour in COLOURS.items()}
 _SIZES = {"narrow": 360, "wide": 1080}
 """Widths in pixels: of a phone, where text keeps its size, and of a desktop."""
+_CALENDAR_DAYS = (-700_000, 2_900_000)
+"""Days since 1970 of which matplotlib makes dates: those of the years 1 to 9999, with room for ticks."""
 _NAMESPACE = re.compile(r"^\{[^}]*\}")
 _KEPT = ("stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "stroke-opacity", "text-anchor")
 _CONFIGURATION = "MPLCONFIGDIR"
@@ -127,8 +129,14 @@ def _load() -> None:
 
 def _set_time_axis(plot: Axes, most: int) -> None:
     from matplotlib import dates
+    from matplotlib.ticker import MaxNLocator
 
     of: Any = dates
+    first, last = plot.get_xlim()
+    if first < _CALENDAR_DAYS[0] or last > _CALENDAR_DAYS[1]:
+        plot.xaxis.set_major_locator(MaxNLocator(nbins=most))
+        plot.xaxis.set_major_formatter(lambda value, _: f"{value * DAY_MS:.0f} ms")
+        return
     locator = of.AutoDateLocator(tz=UTC, minticks=2, maxticks=most)
     plot.xaxis.set_major_locator(locator)
     plot.xaxis.set_major_formatter(of.ConciseDateFormatter(locator, tz=UTC))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator_core.durations import span
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
-from coordinator_core.investigate.model import SET_ANEW, Event, Explanation
+from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
@@ -42,16 +43,15 @@ class Undo:
             partitions.setdefault(key.topic, []).append(str(key.partition))
         what = ["--group", one.group_id]
         what += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
-        if one.code in SET_ANEW:
-            offsets = set(one.restore.values())
-            if len(offsets) > 1:
-                return None
-            words = [*what, "--to-offset", str(offsets.pop())]
-        elif one.code == _BEYOND_END:
+        offsets = set(one.restore.values())
+        if one.code == _BEYOND_END:
             words = [*self.log, *what, "--out-of-range", "trim"]
+        elif one.held_before is not None:
+            words = [*self.log, *what, "--before-record", f"{one.offsets_partition}:{one.held_before}"]
+        elif len(offsets) == 1:
+            words = [*what, "--to-offset", str(offsets.pop())]
         else:
-            first = min(event.place.record_offset for event in one.evidence)
-            words = [*self.log, *what, "--before-record", f"{one.offsets_partition}:{first}"]
+            return None
         return shlex.join(["regroup", "restore", "plan", *words, *self.cluster, "--output", "plan.json"])
 
 
@@ -170,20 +170,34 @@ def caveats(found: Investigation) -> Iterator[str]:
 
 
 def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
-    """Lines for ``kafka-consumer-groups --from-file``: topic, partition, offset.
+    """Lines for ``kafka-consumer-groups --from-file``: topic, partition, offset, behind the group where there are
+    several. Of several explanations with one offset key the first one counts.
 
     A name that no topic may have is of no cluster: it is written so that it is no other row, and no formula.
     """
+    rows: dict[OffsetKey, int] = {}
+    for one in explanations:
+        rows |= {key: offset for key, offset in sorted(one.restore.items()) if key not in rows}
+    several = len({key.group_id for key in rows}) > 1
     return [
-        exact_row((key.topic if is_topic_name(key.topic) else cell(key.topic), key.partition, offset))
-        for one in explanations
-        for key, offset in sorted(one.restore.items())
+        exact_row(
+            (
+                *([key.group_id] if several else []),
+                key.topic if is_topic_name(key.topic) else cell(key.topic),
+                key.partition,
+                offset,
+            )
+        )
+        for key, offset in rows.items()
     ]
 
 
 def how_to_undo(one: Explanation) -> str:
     """Words before the command that undoes it: a way besides the CSV, or the only one."""
-    return "With leader epochs and metadata, proved and undoable" if one.severity > Severity.INFO else "Undo"
+    if one.severity is Severity.INFO:
+        return "Undo"
+    is_whole = one.held_before is not None and one.code != _BEYOND_END
+    return "With leader epochs and metadata, proved and undoable" if is_whole else "Proved and undoable"
 
 
 def _lines(one: Explanation, undo: Undo) -> Iterator[str]:

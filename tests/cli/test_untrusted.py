@@ -78,6 +78,7 @@ TEXTS = {
     "another type": ["whatif", "RUN", "--to", "streams"],
     "partitions": ["whatif", "RUN", "--offsets-partitions", "7"],
     "retention": ["whatif", "RUN", "--retention-ms", "1"],
+    "put back": ["investigate", "LOG", "--format", "csv", *NOW],
     "deleted group": ["whatif", "RUN", "--delete-group", f"live{EVIL['row']}"],
     "deleted topic": ["whatif", "RUN", "--delete-topic", EVIL["clear"]],
     "plan": ["restore", "plan", "RUN", "--all-groups", "--against", "EARLIER", "--output", "OUT/plan.json"],
@@ -101,12 +102,13 @@ TEXTS = {
     **{f"coordinator {name}": ["find-coordinator", f"?{text}"] for name, text in EVIL.items()},
 }
 
-FOR_PROGRAMS = {"dump", "plan csv"}
+FOR_PROGRAMS = {"dump", "plan csv", "put back"}
 """Results that a terminal is shown otherwise than a program."""
 
 RAW = {".json", ".jsonl", ".parquet", ".log"}
 NAMES = "names.csv"
-"""What ``restore plan --map-groups`` reads."""
+READ_BACK = {NAMES, "offsets.csv"}
+"""What ``restore plan --map-groups`` and ``--from-file`` read."""
 
 
 def obeyed(text: str) -> list[str]:
@@ -203,7 +205,7 @@ def test_no_text_obeys_a_client(
     texts = {"": captured.out} if command == "diff csv" else {}
     for path in (path for top in (out, places["OUTPUT"]) for path in Path(top).rglob("*")):
         assert obeyed(str(path)) == []
-        if path.is_file() and path.suffix not in RAW and path.name != NAMES:
+        if path.is_file() and path.suffix not in RAW and path.name not in READ_BACK:
             text = path.read_text()
             assert obeyed(text) == [], path
             if path.suffix == ".csv":
@@ -249,6 +251,17 @@ def test_no_cell_is_a_formula(command: str, log: str, capfd: pytest.CaptureFixtu
     cells = {cell for row in rows[1:] for cell in row}
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
     assert f"'{EVIL['formula']}" in cells
+
+
+def test_no_topic_to_put_back_is_a_row_or_a_formula(log: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Groups may have any name, topics may not."""
+    assert run([{"LOG": log}.get(word, word) for word in TEXTS["put back"]]) == ExitCode.FINDINGS
+    rows = list(csv.reader(io.StringIO(capfd.readouterr().out, newline="")))
+    assert {len(row) for row in rows} == {4}
+    topics = {topic for _, topic, *_ in rows}
+    assert f"'{visible(EVIL['formula'])}" in topics
+    assert visible(EVIL["row"]) in topics
+    assert all(obeyed(topic) == [] and not topic.startswith(("=", "+", "@")) for topic in topics)
 
 
 def test_json_has_the_strings_as_they_are(log: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,10 @@
-"""Every incident: cause, record and remedy are named; the clean twin has nothing above info."""
+"""Every incident: cause, record and remedy are named, its undo plans what it says; the clean twin has nothing above
+info."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
 from coordinator_core.investigate.bugs import BUGS
 from tests.history.incidents import Incident
 from tests.history.page import ALL, row
@@ -65,6 +68,20 @@ def test_names_cause_record_and_remedy(incident: Incident, built: Built, capfd: 
         # What is asked for stands first; nothing else is worse.
         assert document["explanations"][0]["code"] == incident.code
         assert document["verdict"] == told["verdict"]
+    for one in (one for one in document["explanations"] if one["undo"]):
+        wanted = {(row["topic"], row["partition"]): row["offset"] for row in one["restore"]}
+        assert planned(one["undo"], path, capfd).items() >= wanted.items(), one["undo"]
+
+
+def planned(undo: str, path: Path, capfd: pytest.CaptureFixture[str]) -> dict[tuple[str, int], int]:
+    """Offsets of the plan of an ``undo``, by topic and partition, against the log itself; some are below log starts."""
+    _, *words = shlex.split(undo)
+    to_cluster = words.index("--bootstrap-server")
+    code = run([*words[:to_cluster], "--against", str(path), "--format", "json"])
+    printed = capfd.readouterr()
+    assert code in (ExitCode.CLEAN, ExitCode.FINDINGS), printed.err
+    rows = (row for group in json.loads(printed.out)["groups"] for row in group["rows"] if row["after"] is not None)
+    return {(row["topic"], row["partition"]): row["after"]["offset"] for row in rows}
 
 
 @pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows
 from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.held import held_before
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.log.types import ControlType
 from coordinator_core.releases import Release
 from tests.cases import CASES, Case, cross_section
 from tests.history.further import TOPIC_ID
 from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
-from tests.history.logs import MINUTE, T0, Client, Log, group_histories
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, group_histories, modern_member
 from tests.history.reported import bumped, joins, leaves, owns, reset_of_assign
 from tests.history.wider import cleaner_stopped, reset_undone, synced_over
 
@@ -406,15 +409,16 @@ def test_a_topic_that_others_still_have_was_not_deleted(
     assert any("cannot exclude: topic deletion" in one for one in found[0]["not_this"]) == is_unsure
 
 
-@pytest.mark.parametrize(("build", "offset"), [(reset_undone, 400), (reset_of_assign, 0)])
+@pytest.mark.parametrize(
+    ("build", "point"), [(reset_undone, "--to-offset 400"), (reset_of_assign, "--before-record 0:164")]
+)
 def test_a_reset_that_did_not_last_is_put_back_as_it_was_meant(
-    build: Build, offset: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    build: Build, point: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Of several values that were set over it, none is the end of a version; else it stood until the next commit."""
     path = str(build(tmp_path / "log", True))
     document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *NOW, "--group", GROUP, "--format", "json"))
-    undo = document["explanations"][0]["undo"]
-    assert f"--to-offset {offset} " in undo
-    assert "--before-record" not in undo
+    assert f" {point} --bootstrap-server " in document["explanations"][0]["undo"]
 
 
 def test_a_mirror_that_catches_up_skips_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -523,3 +527,189 @@ def test_a_log_that_ends_long_before_its_capture_is_said_to(
     now = ["--now-ms", str(T0 + 700 * MINUTE), "--format", "json"]
     found = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", *now))["explanations"]
     assert [(one["code"], one["severity"]) for one in found] == [(code, "info") for code in codes]
+
+
+def explained(
+    log: Path, capfd: pytest.CaptureFixture[str], *arguments: str, release: str = "3.9.2"
+) -> list[dict[str, Any]]:
+    """Explanations at the end of a log."""
+    now = str(T0 + 60 * DAY)
+    found: list[dict[str, Any]] = json.loads(
+        out(capfd, str(log), "--kafka-version", release, "--now-ms", now, "--format", "json", *arguments)
+    )["explanations"]
+    return found
+
+
+def test_losses_at_two_times_are_told_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One by age, and a day later two at another age: each has its cause, its point, and its place in time."""
+    log = Log().commit("a", {KEY: 5}).wait(7 * DAY + MINUTE).tombstones("a", KEY, with_group=True)
+    for name in "abcd":
+        log.wait(DAY if name == "a" else 0).commit(name, {KEY: 50, ("pay", 0): 3})
+    log.wait(2 * HOUR)
+    for name in "abcd":
+        log.tombstones(name, KEY, ("pay", 0), with_group=True)
+    path = log.write(tmp_path)
+    newer, older = (one for one in explained(path, capfd, release="4.1.1") if one["group_id"] == "a")
+    assert older["verdict"].startswith("1 committed offset of a")
+    assert newer["verdict"].startswith("2 committed offsets of a")
+    assert ["default retention" in one["verdict"] for one in (older, newer)] == [True, False]
+    assert "It was no person and no client" not in str(newer["not_this"])
+    assert " 0:1 " in older["undo"]
+    assert " 0:11 " in newer["undo"]
+    later = explained(path, capfd, "--since", str(T0 + 8 * DAY), release="4.1.1")
+    assert [one for one in later if one["group_id"] == "a"] == [newer]
+
+
+def steps(log: Log, first: int) -> Log:
+    for value in range(first, first + 60, 10):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    return log
+
+
+def test_what_began_before_a_time_and_went_on_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two jumps ten days apart are two; of a client that commits in turn with another one the newest turn counts."""
+    log = steps(steps(Log().generation("g", 1, Client("m", partitions=(KEY,))), 0), 1_000_000).wait(10 * DAY)
+    path = steps(steps(log, 1_000_100), 9_000_000).write(tmp_path / "jumps")
+    found = explained(path, capfd)
+    assert [(one["code"], one["verdict"][:29]) for one in found] == [
+        ("jumped-forward", "1 partition of g jumped forwa")
+    ] * 2
+    assert [one["restore"][0]["offset"] for one in found] == [1_000_150, 50]
+    since = "--since", str(T0 + 5 * DAY)
+    assert explained(path, capfd, *since) == found[:1]
+    log = Log()
+    for value in range(100, 2000, 100):
+        log.wait(8 * HOUR).commit("g", {KEY: value}).wait(MINUTE).commit("g", {KEY: 50_000 + value})
+    path = log.write(tmp_path / "turns")
+    assert "two-writers" in [one["code"] for one in explained(path, capfd, *since)]
+
+
+def test_csv_has_each_offset_key_once_and_is_read_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two groups, each reset twice."""
+    log = Log()
+    for name, value in ("a", 100), ("b", 9000):
+        for number, put in enumerate((0, 1)):
+            log.generation(name, 2 * number + 1, Client("m", partitions=(KEY,)))
+            for step in range(5):
+                log.wait(MINUTE).commit(name, {KEY: value + 5000 * number + 10 * step})
+            log.wait(MINUTE).generation(name, 2 * number + 2).wait(MINUTE).commit(name, {KEY: put}, leader_epoch=-1)
+    path = str(log.write(tmp_path / "log"))
+    csv = [path, "--kafka-version", "3.9.2", *NOW, "--format", "csv"]
+    assert out(capfd, *csv, "--group", "a") == "orders,0,5140\n"
+    both = out(capfd, *csv)
+    assert both == "b,orders,0,14040\na,orders,0,5140\n"
+    (tmp_path / "offsets.csv").write_text(both)
+    plan = ["restore", "plan", "--from-file", str(tmp_path / "offsets.csv"), "--against", path, "--format", "csv"]
+    assert run(plan) == 0
+    assert sorted(capfd.readouterr().out.split()) == sorted(both.split())
+
+
+def test_an_undo_holds_all_values_or_is_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A job that sets two partitions back each day, at different times: no record is behind the newest own values of
+    both, and these are not one number."""
+    other = ("orders", 1)
+    log, value = Log(), 0
+    for day in range(4):
+        log.generation("g", 2 * day + 1, Client("m", partitions=(KEY, other)))
+        for _ in range(5):
+            value += 100
+            log.wait(MINUTE).commit("g", {KEY: value, other: value + 7})
+        log.wait(MINUTE).generation("g", 2 * day + 2)
+        log.wait(MINUTE).commit("g", {KEY: value - 450, other: value - 443}, leader_epoch=-1).wait(5 * HOUR)
+    log.generation("g", 9, Client("m", partitions=(KEY, other)))
+    for left in range(5):
+        log.wait(MINUTE).commit("g", {KEY: 1600 + left})
+    path = log.wait(MINUTE).generation("g", 10).wait(MINUTE).commit("g", {KEY: 1000}, leader_epoch=-1).write(tmp_path)
+    (found,) = (one for one in explained(path, capfd) if one["code"] == "offsets-set-again-and-again")
+    assert [row["offset"] for row in found["restore"]] == [1604, 2007]
+    assert found["undo"] is None
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_point_of_transactions_is_behind_their_end_markers(overlap: bool, tmp_path: Path) -> None:
+    """Two producers: where the second one's transaction is open while the first one's value is set back, no point has
+    the values of both."""
+    other = ("orders", 1)
+    log = Log()
+    for value in (10, 20):
+        for producer, key in enumerate((KEY, other)):
+            log.wait(MINUTE).commit("g", {key: value}, producer_id=producer).marker(ControlType.COMMIT, producer)
+    if overlap:
+        log.wait(MINUTE).commit("g", {other: 30}, producer_id=1).tombstones("g", KEY)
+        log.marker(ControlType.COMMIT, 1).tombstones("g", other)
+    else:
+        log.wait(MINUTE).tombstones("g", KEY, other)
+    group = group_histories([log.write(tmp_path)], "3.9.2")["g"]
+    wanted = {OffsetKey("g", *KEY): 20, OffsetKey("g", *other): 30 if overlap else 20}
+    assert held_before(group, wanted) == (None if overlap else 8)
+
+
+def test_times_that_no_calendar_has_are_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {KEY: 100})
+    log.at = 2**62
+    path = str(log.tombstones("g", KEY).write(tmp_path))
+    assert f"{2**62} ms" in out(capfd, path, "--kafka-version", "3.9.2")
+
+
+def test_a_static_member_that_comes_back_from_another_network_is_of_no_rebalance(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A KIP-848 group gets no new epoch by that."""
+
+    def is_there(name: str, host: str) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        kind, key, value = modern_member("g", name)
+        assigned = {"state": 0, "assignedPartitions": [], "partitionsPendingRevocation": []}
+        return [
+            (kind, key, value | {"clientHost": host, "instanceId": f"i-{name[:1]}"}),
+            (8, key, {"memberEpoch": 2, "previousMemberEpoch": 1} | assigned),
+        ]
+
+    epoch: list[tuple[int, dict[str, Any], dict[str, Any] | None]] = [
+        (3, {"groupId": "g"}, {"epoch": 2}),
+        (6, {"groupId": "g"}, {"assignmentEpoch": 2}),
+    ]
+    log = Log().modern(*is_there("a1", "/10.0.0.1"), *is_there("b1", "/10.0.0.2"), *epoch).commit("g", {KEY: 1})
+    gone = {"groupId": "g", "memberId": "b1"}
+    log.wait(MINUTE).modern((8, gone, None), (5, gone, None), *is_there("b2", "/192.168.0.2"))
+    path = log.wait(2 * HOUR).commit("g", {KEY: 2}).write(tmp_path)
+    assert explained(path, capfd, "--group", "g", release="4.1.1") == []
+
+
+@pytest.mark.parametrize("kind", ["open transaction", "member"])
+def test_a_group_in_two_partitions_may_have_nothing_that_tells_a_place(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        log = Log().commit("g", {KEY: 5}, producer_id=7) if kind != "member" else Log().modern(modern_member("g", "m"))
+        log.write(tmp_path, number)
+    assert explained(tmp_path, capfd, release="4.1.1") == []
+
+
+def test_a_retention_is_told_where_nothing_else_may_have_been(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Offsets of four groups go at an age of two hours, by DeleteGroups or by age."""
+    log = Log()
+    for name in "abcd":
+        log.commit(name, {KEY: 5, ("pay", 0): 3})
+    log.wait(2 * HOUR)
+    for name in "abcd":
+        log.tombstones(name, KEY, ("pay", 0), with_group=True)
+    path = str(log.wait(2 * DAY).commit("x", {KEY: 1}).write(tmp_path))
+    document = json.loads(out(capfd, path, "--kafka-version", "4.1.1", "--format", "json"))
+    assert "DeleteGroups" in str(document["explanations"])
+    assert document["offsets_retention_at_most_ms"] is None
+
+
+@pytest.mark.parametrize(("captured_before_end", "codes"), [(10, []), (0, ["committed-beyond-log-end"])])
+def test_a_log_end_that_was_noted_before_a_commit_says_nothing_of_it(
+    captured_before_end: int, codes: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in range(100, 400, 10):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    path = topics(log.write(tmp_path), (0, 300))
+    document = json.loads((path / "topics.json").read_text())
+    document["captured_at_ms"] = log.at - captured_before_end * MINUTE
+    (path / "topics.json").write_text(json.dumps(document))
+    assert [one["code"] for one in explained(path, capfd, "--group", "g")] == codes

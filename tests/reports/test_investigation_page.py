@@ -103,3 +103,10 @@ def test_the_page_has_the_command_that_puts_back(tmp_path: Path) -> None:
     (command,) = re.findall(r"<pre[^>]*>(regroup restore plan [^<]*)</pre>", page)
     assert f"{tmp_path / 'log'} " in command
     assert "--group shop --topic orders:0,1 --before-record 0:" in command
+
+
+def test_times_that_no_calendar_has_are_numbers_on_the_axis(tmp_path: Path) -> None:
+    log = Log().commit("g", {PARTITIONS[0]: 100})
+    log.at = 2**62
+    page = page_of(log.tombstones("g", PARTITIONS[0]), tmp_path)
+    assert all(any(re.fullmatch(r"\d{19} ms", text.strip()) for text in texts(one)) for one in pictures(page))
