@@ -13,6 +13,7 @@ class FoldRules:
 
     ``pending_by_producer``: a producer id makes a commit pending, else the transactional bit (Java, Scala).
     ``max_*_version``: newest value versions that are read under key types 0 and 1.
+    ``reads_unknown_versions``: others are read as the nearest of these.
     """
 
     pending_by_producer: bool
@@ -20,6 +21,7 @@ class FoldRules:
     ordering_offset_rule: MergeOffsetRule
     max_legacy_offset_value_version: int
     max_offset_value_version: int
+    reads_unknown_versions: bool = False
 
     @classmethod
     def of(cls, profile: Profile) -> FoldRules:
@@ -29,4 +31,5 @@ class FoldRules:
             profile.ordering_offset_rule,
             profile.max_legacy_offset_value_version,
             profile.max_offset_value_version,
+            profile.reads_unknown_versions,
         )

@@ -101,18 +101,22 @@ def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes 
         row["kind"], row["detail"] = Kind.TOMBSTONE, -1
         return body, None
     newest = rules.max_offset_value_version if key_type == 1 else rules.max_legacy_offset_value_version
-    version = _KEY_TYPE.unpack_from(record.value)[0] if len(record.value) >= _KEY_TYPE.size else -1
-    if not 0 <= version <= newest:
+    if len(record.value) < _KEY_TYPE.size:
         return b"", record.value
+    (version,) = _KEY_TYPE.unpack_from(record.value)
+    if not 0 <= version <= newest and not rules.reads_unknown_versions:
+        return b"", record.value
+    version = min(max(version, 0), newest)
+    value = _KEY_TYPE.pack(version) + record.value[_KEY_TYPE.size :]
     try:
-        data = decode_value(key_type, record.value).data
+        data = decode_value(key_type, value).data
     except RecordDecodeError:
         return b"", record.value
     if data is None:
         return b"", record.value
     row["kind"], row["detail"] = Kind.VALUE, version
     # Before version 4 nothing but the length of the metadata can differ.
-    return body, _plain_value(data) if version == 4 else record.value
+    return body, _plain_value(data) if version == 4 else value
 
 
 def _group_body(key: Key) -> bytes:

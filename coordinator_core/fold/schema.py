@@ -20,7 +20,7 @@ from coordinator_core.fold.rules import FoldRules
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import MergeOffsetRule
 
-FORMAT = 4
+FORMAT = 5
 """Version of the serialised form; readers refuse any other."""
 
 NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2

@@ -37,6 +37,7 @@ class GroupRecords:
     kind takes the place of a simple classic one. ``refuses_owned``: a member who takes a partition that
     another one owns stops the load, whatever the epochs.
     ``refuses_twins``: two members with one group instance id stop the load.
+    ``reads_unknown``: values of unknown versions are read, too.
     """
 
     facts = cython.declare(KeyTypeFactsRows)
@@ -46,6 +47,7 @@ class GroupRecords:
     refuses_missing = cython.declare(Int64s)
     refuses_owned = cython.declare(cython.bint)
     refuses_twins = cython.declare(cython.bint)
+    reads_unknown = cython.declare(cython.bint)
 
     order = cython.declare(Int, visibility="public")  # Number of records and implicit group creations so far.
     known_groups = cython.declare(Int, visibility="public")
@@ -77,6 +79,7 @@ class GroupRecords:
         refuses_missing: Int64s,
         refuses_owned: cython.bint,
         refuses_twins: cython.bint,
+        reads_unknown: cython.bint,
     ) -> None:
         self.facts = facts
         self.value_shapes = value_shapes
@@ -85,6 +88,7 @@ class GroupRecords:
         self.refuses_missing = refuses_missing
         self.refuses_owned = refuses_owned
         self.refuses_twins = refuses_twins
+        self.reads_unknown = reads_unknown
         self.order = 0
         self.known_groups = 0
         self.groups = new_rows("LoadedGroup", _FIRST_ROWS)
@@ -341,11 +345,13 @@ class GroupRecords:
         if key_type < 0 or key_type >= len(self.facts) or self.facts[key_type].newest_version < 0:
             return Note.CARRIED
         version: Int = -1
+        is_known: cython.bint = True
         if not is_tombstone:
             if value_stop - value < 2:
                 return Note.CARRIED
             version = be16(values, value)
-            if version < 0 or version > self.facts[key_type].newest_version:
+            is_known = 0 <= version <= self.facts[key_type].newest_version
+            if not is_known and not self.reads_unknown:
                 return Note.CARRIED
         if self.groups[group].note != Note.TAKEN:
             return Note.NOTED
@@ -358,7 +364,7 @@ class GroupRecords:
             stop = at + value_stop - value
             self._reserve_values(stop - at)
             copy_bytes(values, value, self.values, at, stop - at)
-            if not self._has_shape(key_type, version, at, stop):
+            if not is_known or not self._has_shape(key_type, version, at, stop):
                 return Note.VALUE
         else:
             stop = -1

@@ -128,6 +128,7 @@ class NewestGroupRecords:
             viewed(refuses),
             refuses_owned=not profile.tolerates_owned_partitions,
             refuses_twins=profile.loader is Loader.JAVA,
+            reads_unknown=profile.reads_unknown_versions,
         )
 
     def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:

@@ -232,6 +232,10 @@ class Profile:
     max_group_value_version: int
     """Newest value version that is read under key type 2 (``GroupMetadataValue.json``); -1: none."""
 
+    reads_unknown_versions: bool
+    """A value of a newer version is read as one of the newest known, and of a negative one as version 0, as far as its
+    fields go (KAFKA-18672)."""
+
     value_layout: ValueLayout
     """In which the loader reads version 0 of values."""
 

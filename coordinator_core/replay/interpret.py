@@ -30,6 +30,11 @@ _LAYOUTS: Final = {
 }
 
 
+_COMMON_STRUCTS: Final = frozenset({2, 8})
+"""Types whose values have ``commonStructs``: generated classes of these do not look at the version, nor do those of
+values, but those of structs that a field declares do."""
+
+
 class OffsetRecord(NamedTuple):
     """A commit (``value`` set) or the tombstone of a committed offset."""
 
@@ -85,14 +90,27 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     if len(value) < 2:
         return _carry(record_offset, key_type, None, f"value of {len(value)} bytes", failure=True)
     version = int.from_bytes(value[:2], "big", signed=True)
-    if not 0 <= version <= max_value_version(key_type, profile):
-        detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
-        return _carry(record_offset, key_type, version, detail, failure=True)
+    newest = max_value_version(key_type, profile)
+    read_as, unknown = version, f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
+    if not 0 <= version <= newest:
+        if not profile.reads_unknown_versions:
+            return _carry(record_offset, key_type, version, unknown, failure=True)
+        read_as = min(max(version, 0), newest)
+        value = read_as.to_bytes(2, "big") + value[2:]
     try:
         fields = decode_value(key_type, value, value_layouts(key_type, profile)).data
     except RecordDecodeError as error:
-        return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
-    return _interpreted(key_type, version, decoded_key.data, fields)
+        detail = f"value: {error}" if read_as == version else f"{unknown}, which reads it as {read_as}: {error}"
+        return _carry(record_offset, key_type, version, detail, failure=True)
+    if version > newest and key_type not in _COMMON_STRUCTS and _has_structs(fields):
+        return _carry(record_offset, key_type, version, unknown, failure=True)
+    return _interpreted(key_type, read_as, decoded_key.data, fields)
+
+
+def _has_structs(fields: dict[str, Any] | None) -> bool:
+    """Whether a struct, or an array of structs that is not empty, is among the fields."""
+    inner = [each[0] if isinstance(each, list) and each else each for each in (fields or {}).values()]
+    return any(isinstance(each, dict) for each in inner)
 
 
 def current_values(profile: Profile) -> frozenset[tuple[int, int]]:

@@ -38,6 +38,7 @@ from tests.fold.group_histories import (
     usual_items,
 )
 from tests.fold.parity import PROFILES, differences, fold_batches
+from tests.fold.random_logs import encoded_key, offset_value
 from tests.records.strategies import data_for, ordinary_data_for
 from tests.replay.histories import History
 
@@ -322,3 +323,36 @@ def test_what_has_a_shape_is_read_by_its_schema(key_type: int, version: int, dra
     if Note.VALUE not in notes([(one_key(key_type), bytes(value))]):
         read = decode_value(key_type, bytes(value))
         assert (read.version, read.layout, read.trailing) == (version, CURRENT_LAYOUT, b"")
+
+
+def newer(key_type: int, key: dict[str, Any], value: dict[str, Any], version: int, written: int = 0) -> Item:
+    """A record whose value of version ``written`` says that it is of another one."""
+    encoded = encode_value(key_type, written, value)
+    return encode_key(key_type, key), version.to_bytes(2, "big", signed=True) + encoded[2:]
+
+
+@pytest.mark.parametrize("release", ["3.7.2", "3.9.2", "4.0.0"])
+def test_the_first_new_coordinators_read_unknown_versions(release: str) -> None:
+    """As a broker of 3.9.2 does (KAFKA-18672)."""
+    profile = profile_for_release(release, "new")
+    key = encoded_key(b"h", b"t", 0)
+    group_key = {"groupId": "k"}
+    records = [
+        (key, b"\0\5" + offset_value(4, 7, b"")[2:]),
+        (encoded_key(b"h", b"t", 1), b"\xff\xff" + offset_value(0, 8, b"")[2:]),
+        (encode_key(2, {"group": "g"}), b"\0\x09" + classic_value([("a", None)], version=4)[2:]),
+        newer(3, group_key, {"epoch": 4}, 3),
+        (encoded_key(b"h", b"t", 2), b"\0\5" + offset_value(4, 9, b"")[2:-3]),
+        newer(7, group_key | {"memberId": "m"}, {"topicPartitions": [{"topicId": TOPIC_IDS[0], "partitions": [1]}]}, 1),
+    ]
+    log = history(records)
+    state = log.replay(profile)
+    assert_same(state, finished(merged(folds(log, profile, [2]), profile)))
+    refused = [0, 1, 2, 3, 4, 5] if release == "4.0.0" else [4, 5]
+    assert [failure.record_offset for failure in state.load_failures] == refused
+    assert all("value version" in failure.detail for failure in state.load_failures)
+    if release != "4.0.0":
+        assert [offset.committed_offset for offset in state.offsets.values()] == [7, 8]
+        assert isinstance(state.groups["g"], ClassicGroup)
+        assert len(state.groups["g"].members) == 1
+        assert state.groups["k"].group_epoch == 4
