@@ -65,7 +65,8 @@ class Course:
         epoch = batch.partition_leader_epoch
         if epoch > self._epoch:
             if self._epoch >= 0:
-                history.leaders.append(LeaderChange(place, self._epoch, max(0, time - self.newest_ms)))
+                pause_ms = max(0, time - self.newest_ms) if self.newest_ms >= 0 else 0
+                history.leaders.append(LeaderChange(place, self._epoch, pause_ms))
             self._epoch = epoch
         self.newest_ms = history.last_ms = max(self.newest_ms, time)
         history.batches += 1

@@ -114,8 +114,18 @@ class Judge:
         if removal.foreign:
             why = "its batch has a producer or a sequence number: a client wrote it, no coordinator"
             return End(EndKind.NO_RULE, place, Certainty.CERTAIN, why)
-        if place.timestamp_ms < 0 or profile.deleters == {Deleter.EXPIRY}:
+        if profile.deleters == {Deleter.EXPIRY}:
             return self._by_expiry(removal, Certainty.CERTAIN, "this release removes offsets for no other reason")
+        if place.timestamp_ms < 0:
+            # Records of message format 0 have no time, also where the cleaner has put them into a newer format.
+            why = "the tombstone has no time, which would tell the age of the offset and what else went"
+            refused = {
+                Deleter.EXPIRY: True,
+                Deleter.DELETE_GROUPS: removal.had_members,
+                Deleter.OFFSET_DELETE: removal.subscribed,
+            }
+            as_well = tuple(EndKind(one) for one in Deleter if one in profile.deleters and not refused.get(one))
+            return replace(self._by_expiry(removal, Certainty.POSSIBLE, why), others=as_well)
         expiry = None if self._would_end(group, act, removal, with_group=with_group) else self._expiry(act, removal)
         is_unsure = expiry is not None and expiry.certainty is not Certainty.CERTAIN
         no_sweep = is_unsure and self._is_no_sweep(group, removal)
@@ -198,16 +208,17 @@ class Judge:
         if DAY_MS <= age <= DAY_MS + _SWEEPS_MS:
             why += ", just past 1440 minutes, the default retention before 2.0, which many brokers keep"
             return self._by_expiry(removal, Certainty.LIKELY, why)
+        if self._lessons.has_waited(removal.place, age):
+            return None  # Likewise of another group.
         least = sweep_age(act)
-        # What went at the same moment with one topic may have been idle for as long, whatever took it.
-        several = len(self._deletions.around(removal.place.timestamp_ms).topics) > 1
         alike = {
             group_id
             for other, group_id, at_ms, _ in self._lessons.ages
             if least is not None
             and group_id != removal.offset_key.group_id
             and abs(other - least) <= least * _ALIKE
-            and (several or abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS)
+            # What went at the same moment may have been idle for as long, whatever took it.
+            and abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS
         }
         if alike:
             why += f", and offsets of {len(alike)} more groups went at that age"
@@ -364,13 +375,17 @@ class Judge:
 
     def _group_end(self, group: GroupHistory, change: Change, following: Change | None) -> End:
         place = change.place
-        if following is not None and following.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS:
+        if (
+            following is not None
+            and 0 <= following.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS
+            and following.group_type is not change.group_type
+        ):
             return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
         act = [
             removal
             for removal in group.removals
             if removal.place.record_offset < place.record_offset
-            and place.timestamp_ms - removal.place.timestamp_ms <= 2 * ONE_ACT_MS
+            and abs(place.timestamp_ms - removal.place.timestamp_ms) <= 2 * ONE_ACT_MS
         ]
         if act and act[-1].end is not None:
             return replace(act[-1].end, place=place)

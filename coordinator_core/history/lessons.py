@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_core.history.model import Deletions, GroupHistory, Removal, stretches
+from coordinator_core.groups.model import GroupType
+from coordinator_core.history.model import ChangeKind, Deletions, GroupHistory, Place, Removal, stretches
 from coordinator_core.history.removals import ONE_ACT_MS
 
 SHORTEST_RETENTION_MS = 60_000
@@ -25,13 +26,17 @@ _AGES: Final = pa.schema(
     {"age_ms": pa.uint64(), "group_id": pa.string(), "at_ms": pa.int64(), "had_members": pa.bool_()}
 )
 
+_WAITING: Final = pa.schema({"offsets_partition": pa.int32(), "record_offset": pa.int64(), "since_ms": pa.int64()})
+
 
 class Lessons:
     """Facts that the groups of some offsets partitions tell about each other.
 
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
     ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire, with the
-    group, the time (epoch ms), and whether it had members.
+    group, the time (epoch ms), and whether it had members. ``waiting`` has by offsets partition what a sweep could have
+    taken: of offsets in groups without members that stand at the end of the log, the record offset from which on they
+    do, and the time (epoch ms) from which on they age; those that say no more than an earlier one are left out.
     ``elsewhere`` has, by topic and group, the newest commit (epoch ms) of offsets that stand in groups of whose history
     nothing else is known; of several offsets that of the one which was committed longest ago. ``is_partial``: there are
     such groups, so ages and topics are those of some groups only.
@@ -42,6 +47,7 @@ class Lessons:
         self.deletions = Deletions()
         self.topics: dict[str, list[tuple[int, int | None]]] = {}
         self.ages: list[tuple[int, str, int, bool]] = []
+        self.waiting: dict[int, list[tuple[int, int]]] = {}
         self.elsewhere: dict[str, dict[str, int]] = {}
 
     def learn(self, groups: Iterable[GroupHistory]) -> None:
@@ -54,11 +60,25 @@ class Lessons:
             for act in acts_of(group.removals):
                 if (age := sweep_age(act)) is not None:
                     self.ages.append((age, group.group_id, act[0].place.timestamp_ms, act[0].had_members))
+            self.learn_waiting(group.offsets_partition, _waiting(group))
 
     def learn_standing(self, since_ms: Mapping[str, int]) -> None:
         """Take in of groups that lost nothing, by topic: since when an offset of it stands, the earliest time."""
         for topic, time in since_ms.items():
             self.topics.setdefault(topic, []).append((time, None))
+
+    def learn_waiting(self, offsets_partition: int, offsets: Iterable[tuple[int, int]]) -> None:
+        """Take in offsets of a partition that a sweep could have taken, as ``waiting`` has them."""
+        known = self.waiting.setdefault(offsets_partition, [])
+        known[:] = _oldest([*known, *offsets])
+
+    def has_waited(self, place: Place, age_ms: int) -> bool:
+        """Whether a sweep of the partition at ``place`` would have taken an offset so old, or older, that stood there
+        before, and stands yet. Of groups of which only some are known it is not asked: these would decide."""
+        return not self.is_partial and any(
+            record_offset < place.record_offset and place.timestamp_ms - since_ms >= age_ms
+            for record_offset, since_ms in self.waiting.get(place.offsets_partition, ())
+        )
 
     def take(self, later: Lessons) -> None:
         """Add the lessons of offsets partitions behind those of this one."""
@@ -66,6 +86,8 @@ class Lessons:
         for topic, times in later.topics.items():
             self.topics.setdefault(topic, []).extend(times)
         self.ages += later.ages
+        for offsets_partition, offsets in later.waiting.items():
+            self.learn_waiting(offsets_partition, offsets)
 
     def write(self, file: Any) -> None:
         """Write to an open file; :meth:`read` reads it from where it begins."""
@@ -73,6 +95,7 @@ class Lessons:
         _write(file, _DELETIONS, ((at, one.tombstones, [*one.groups], [*one.topics]) for at, one in instants))
         _write(file, _TOPICS, ((topic, *time) for topic, times in self.topics.items() for time in times))
         _write(file, _AGES, iter(self.ages))
+        _write(file, _WAITING, ((number, *one) for number, offsets in self.waiting.items() for one in offsets))
 
     @classmethod
     def read(cls, file: Any) -> Lessons:
@@ -82,6 +105,8 @@ class Lessons:
         for topic, since_ms, gone_ms in _read(file):
             lessons.topics.setdefault(topic, []).append((since_ms, gone_ms))
         lessons.ages += _read(file)
+        for offsets_partition, *offset in _read(file):
+            lessons.waiting.setdefault(offsets_partition, []).append((offset[0], offset[1]))
         return lessons
 
 
@@ -99,11 +124,44 @@ def _read(file: Any) -> Iterator[tuple[Any, ...]]:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
+def _waiting(group: GroupHistory) -> Iterator[tuple[int, int]]:
+    """Offsets that wait for a sweep, and age from their commit, or the end of the last member where that is later. An
+    open transaction may have protected offsets."""
+    last = waits_since(group)
+    if last is None or group.producers:
+        return
+    for version in group.standing.values():
+        if version.last.expire_timestamp_ms is None:
+            yield (
+                max(version.last_place.record_offset, last[0]),
+                max(version.last.commit_timestamp_ms, last[1]),
+            )
+
+
+def waits_since(group: GroupHistory) -> tuple[int, int] | None:
+    """Record offset and time (epoch ms) from which on a sweep looks at the group's offsets: those at which it became
+    Empty, -1 where no record is about the group itself. ``None``: it does not, at the end of the log."""
+    if not group.changes:
+        return -1, -1
+    last = group.changes[-1]
+    is_swept = last.kind is ChangeKind.EMPTY and last.group_type is not GroupType.SHARE
+    return (last.place.record_offset, last.place.timestamp_ms) if is_swept else None
+
+
+def _oldest(offsets: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Record offsets and times, without those that are not older than one before."""
+    oldest_ms: int | None = None
+    for record_offset, since_ms in sorted(offsets):
+        if oldest_ms is None or since_ms < oldest_ms:
+            oldest_ms = since_ms
+            yield record_offset, since_ms
+
+
 def acts_of(removals: Sequence[Removal]) -> list[list[Removal]]:
     """Removals of one group that belong together."""
     acts: list[list[Removal]] = []
     for removal in removals:
-        if acts and removal.place.timestamp_ms - acts[-1][-1].place.timestamp_ms <= ONE_ACT_MS:
+        if acts and abs(removal.place.timestamp_ms - acts[-1][-1].place.timestamp_ms) <= ONE_ACT_MS:
             acts[-1].append(removal)
         else:
             acts.append([removal])

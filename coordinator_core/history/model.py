@@ -11,7 +11,10 @@ from typing import NamedTuple
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
 from coordinator_core.lifecycle.expiry import Condition
 from coordinator_core.merge.packed import PackedText
-from coordinator_core.releases import Profile
+from coordinator_core.releases import Profile, Release
+
+EPOCH_OF_EACH_TRANSACTION = Release.parse("4.0")
+"""Release from which on each transaction has a producer epoch of its own (KIP-890)."""
 
 
 class Place(NamedTuple):
@@ -295,7 +298,8 @@ class GroupHistory:
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
     producers: dict[int, list[tuple[int, Place]]] = field(default_factory=dict)
-    """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit."""
+    """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit; none
+    by the rules of a release in which each transaction has its own (:data:`EPOCH_OF_EACH_TRANSACTION`)."""
     assigned: Place | None = None
     """Newest record of what members of a KIP-848 group own."""
     members: tuple[Member, ...] = ()

@@ -24,7 +24,7 @@ from coordinator_core.history.model import GroupHistory, outline
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import batched, read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.table import plain_tables, standing, tables_of
+from coordinator_core.history.table import plain_tables, standing, tables_of, waiting
 from coordinator_core.history.taking import Taken, take_history
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
@@ -98,6 +98,7 @@ def take(log: PartitionLog, asked: Asked, lessons: Lessons, thread: Executor, da
 def learned_from(taken: Taken, asked: Asked, lessons: Lessons) -> Iterator[GroupHistory]:
     """Give ``lessons`` what the groups of a partition tell; yields the outline of each of the second part."""
     lessons.learn_standing(standing(taken))
+    lessons.learn_waiting(taken.log.offsets_partition, waiting(taken))
     for group in _outlines(taken.log, taken.special, asked):
         lessons.learn([group])
         yield group

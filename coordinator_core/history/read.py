@@ -19,6 +19,7 @@ from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, 
 from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
+    EPOCH_OF_EACH_TRANSACTION,
     Aborts,
     Change,
     ChangeKind,
@@ -159,6 +160,7 @@ class HistoryReader:
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
         # The Java coordinator writes commits of several requests into one batch.
         self._batch_is_request = profile.loader is Loader.SCALA
+        self._notes_epochs = profile.release < EPOCH_OF_EACH_TRANSACTION
         self._requests: dict[tuple[str, int], list[Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
         self._course = Course(self._history)
@@ -327,7 +329,7 @@ class HistoryReader:
         members = self._members_of(key.group_id, group)
         owner = owner_of(members, key) if members else None
         history = self._group(key.group_id)
-        if owner is not None and len(members) > 1 and not batch.is_transactional:
+        if owner is not None and len(members) > 1 and not is_pending(batch, self._profile):
             versions = history.versions.setdefault(key, [])
             before = replayer.committed(key)
             held = None if before is None else before.committed_offset
@@ -346,7 +348,7 @@ class HistoryReader:
         found.told = hash(metadata)
         if committed.producer_id is not None:
             epochs = history.producers.setdefault(batch.producer_id, [])
-            if not epochs or epochs[-1][0] != batch.producer_epoch:
+            if self._notes_epochs and (not epochs or epochs[-1][0] != batch.producer_epoch):
                 epochs.append((batch.producer_epoch, place))
             self._pending.setdefault(batch.producer_id, {})[key] = found
             return

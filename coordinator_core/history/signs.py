@@ -86,7 +86,7 @@ def pace_of(version: Version) -> float:
     """Records an hour that the commits of a version go on; 0 where they tell none."""
     took = version.last_place.timestamp_ms - version.place.timestamp_ms
     read = version.last.committed_offset - version.first.committed_offset
-    return read * HOUR_MS / took if took > 0 else 0.0
+    return read * HOUR_MS / took if took > 0 and version.place.timestamp_ms >= 0 else 0.0
 
 
 class MoveKind(StrEnum):
@@ -244,6 +244,11 @@ def settled_of(group: GroupHistory) -> Change | None:
     return replace(last, members=group.members, place=max(last.place, group.assigned))
 
 
+def _with_time(changes: Iterable[Change]) -> list[Change]:
+    """Those of which the log tells the time."""
+    return [one for one in changes if one.place.timestamp_ms >= 0]
+
+
 class Storm(NamedTuple):
     """The hour with most rebalances. ``joins`` counts joins of each client; ``quiet`` are rebalances without a commit
     after them."""
@@ -261,7 +266,7 @@ def name_of(member: Member) -> str:
 
 def storm_of(group: GroupHistory) -> Storm | None:
     """The busiest hour of a group, if a deployment that restarts each member does not explain it."""
-    rounds = rounds_of(group)
+    rounds = _with_time(rounds_of(group))
     best: Sequence[Change] = ()
     first = 0
     for last, change in enumerate(rounds):
@@ -311,6 +316,7 @@ def flapping_of(group: GroupHistory) -> list[Flapping]:
 
 def _close(changes: Sequence[Change], count: int, within_ms: int = HOUR_MS) -> Sequence[Change]:
     """The first ``count`` of them within an hour, or ``within_ms``; nothing where there are none."""
+    changes = _with_time(changes)
     for at, last in enumerate(changes[count - 1 :]):
         if last.place.timestamp_ms - changes[at].place.timestamp_ms <= within_ms:
             return changes[at : at + count]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.fold.gathering import spread_columns
+from coordinator_core.history.lessons import waits_since
 from coordinator_core.history.model import (
     Certainty,
     EndKind,
@@ -32,7 +33,7 @@ from coordinator_core.history.origins import (
     outsider,
 )
 from coordinator_core.history.spill import BUCKETS
-from coordinator_core.history.taking import Taken
+from coordinator_core.history.taking import Taken, row_of
 from coordinator_core.kernels import gather_requests
 from coordinator_core.kernels.arrays import Int64s, array_of, new_rows
 from coordinator_core.merge.packed import BLOCK_BYTES
@@ -123,6 +124,30 @@ def standing(taken: Taken) -> dict[str, int]:
     found, first = np.unique(topics[order], return_index=True)
     since = versions["first_timestamp"][keys[order[first]]]
     return dict(zip(_names(taken.table.fold.topics, found), since.tolist(), strict=True))
+
+
+def waiting(taken: Taken) -> Iterator[tuple[int, int]]:
+    """Offsets of groups that are not special as :class:`~coordinator_core.history.lessons.Lessons` has ``waiting``."""
+    table = taken.table
+    versions = array_of(table.open)[: table.open_used]
+    versions = versions[(versions["commits"] > 0) & (versions["expires"] == 0)]
+    versions = versions[~_is_special(taken, versions["group"])]
+    ends = {
+        row_of(table, group.group_id): waits_since(group) for group in taken.history.groups.values() if group.changes
+    }
+    since = np.full((2, table.groups_used), -1, np.int64)
+    is_swept = np.full(table.groups_used, fill_value=True)
+    for row, end in ends.items():
+        is_swept[row] = end is not None
+        since[:, row] = end or (-1, -1)
+    versions = versions[is_swept[versions["group"]]]
+    record_offsets, times = since[:, versions["group"]]
+    record_offsets = np.maximum(record_offsets, versions["last_record_offset"])
+    times = np.maximum(times, versions["commit_timestamp"])
+    order = np.lexsort((times, record_offsets))
+    least = np.minimum.accumulate(times[order])
+    order = order[np.diff(least, prepend=_LARGEST) < 0]
+    yield from zip(record_offsets[order].tolist(), times[order].tolist(), strict=True)
 
 
 def _is_special(taken: Taken, groups: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -84,6 +84,12 @@ def take_history(
     return _Taker(log, profile, deletions, topic_names, thread).taken(on_damage, damage)
 
 
+def row_of(table: VersionTable, group_id: str) -> int:
+    """Row of a group in ``table.groups``."""
+    encoded = group_id.encode("utf-8", "surrogateescape")
+    return int(table.number_group(np.frombuffer(len(encoded).to_bytes(2, "big") + encoded, np.uint8)))
+
+
 class _Through(Passing):
     """Batches that the kernel did not take."""
 
@@ -216,8 +222,7 @@ class _Taker(HistoryReader):
         return True
 
     def _row(self, group_id: str) -> int:
-        encoded = group_id.encode("utf-8", "surrogateescape")
-        return int(self._table.number_group(np.frombuffer(len(encoded).to_bytes(2, "big") + encoded, np.uint8)))
+        return row_of(self._table, group_id)
 
     def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
         """Markers change special groups only."""

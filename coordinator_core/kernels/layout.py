@@ -337,7 +337,7 @@ class OpenVersion(Struct):
     value_version: i16
     expires: i16
     ended: i64  # Versions of the offset key that ended before.
-    unused: i64
+    commit_timestamp: i64  # In the value of the newest commit.
 
 
 class ClosedVersion(Struct):

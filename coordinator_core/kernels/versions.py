@@ -240,6 +240,7 @@ class VersionTable:
         self.open[key].metadata = metadata
         self.open[key].leader_epoch = leader_epoch
         self.open[key].value_version = commit.version
+        self.open[key].commit_timestamp = commit.commit_timestamp
         self.open[key].group = group
 
     @cython.cfunc

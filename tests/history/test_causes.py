@@ -13,9 +13,12 @@ from coordinator_core.history.model import ChangeKind, Deletions, End, EndKind, 
 from coordinator_core.history.read import read_history
 from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import ControlType
 from coordinator_core.releases import profile_for_release
 from tests.cases import CASES, CORPUS, Case
-from tests.history.logs import DAY, MINUTE, T0, Log, case_histories
+from tests.history.logs import DAY, MINUTE, T0, Client, Log, case_histories, group_histories
+from tests.history.test_portions import check_portions
+from tests.history.test_table import check
 
 DELETED, OFFSETS, TOPIC, EXPIRED = (
     EndKind.DELETE_GROUPS,
@@ -139,6 +142,81 @@ def test_one_group_alone_is_read_as_it_is_among_all() -> None:
         alone = case_histories(case, [group_id])
         assert list(alone) == [group_id]
         assert [end.kind for end in ends(alone[group_id])] == [end.kind for end in ends(everything[group_id])]
+
+
+def test_a_tombstone_without_time_does_not_tell_its_cause(tmp_path: Path) -> None:
+    """Format 0 had no time, and the cleaner writes it anew without one."""
+    log = Log(commit_version=1).commit("g", {("orders", 0): 5, ("orders", 1): 6})
+    log.at = -1
+    path = log.tombstones("g", ("orders", 0)).write(tmp_path)
+    (end,) = ends(group_histories([path], "4.1.1")["g"])
+    assert (end.kind, end.certainty.value, end.others) == (EXPIRED, "possible", (TOPIC, DELETED, OFFSETS))
+    (end,) = ends(group_histories([path], "0.9.0")["g"])
+    assert (end.kind, end.certainty.value, end.others) == (EXPIRED, "certain", ())
+
+
+@pytest.mark.parametrize("later_ms", [10, -120 * MINUTE])
+def test_a_group_of_the_same_type_that_follows_is_no_migration(later_ms: int, tmp_path: Path) -> None:
+    """It was made again, at once or when a clock had gone back."""
+    member = Client("m-1", partitions=(("orders", 0),))
+    log = Log().generation("g", 1, member).commit("g", {("orders", 0): 5}).wait(MINUTE).generation("g", 2)
+    log.wait(MINUTE).tombstones("g", ("orders", 0), with_group=True).wait(later_ms).generation("g", 1, member)
+    found = ends(group_histories([log.write(tmp_path)], "3.9.2")["g"])
+    assert [end.kind for end in found] == [DELETED, DELETED]
+
+
+@pytest.mark.parametrize("acts", [1, 2])
+def test_groups_that_are_deleted_together_are_not_expired(acts: int, tmp_path: Path) -> None:
+    """Where a sweep would have taken older offsets of another group, which stay. Else the log does not decide."""
+    log = Log().commit("old", {("orders", 0): 5}).wait(5 * DAY)
+    for number in range(acts):
+        for group in "ab":
+            log.commit(f"{group}{number}", {("orders", 0): 5, ("payments", 0): 3})
+        log.wait(120 * MINUTE)
+        for group in "ab":
+            log.tombstones(f"{group}{number}", ("orders", 0), ("payments", 0), with_group=True)
+    path = log.commit("x", {("other", 0): 1}).write(tmp_path)
+    groups = group_histories([path], "4.1.1")
+    assert {(end.kind, end.certainty.value) for group in groups.values() for end in ends(group)} == {
+        (DELETED, "likely")
+    }
+    snapshot, profile = discover([str(path)]), profile_for_release("4.1.1")
+    check(snapshot, profile)
+    check_portions(snapshot, profile)
+
+
+def test_ages_of_one_moment_are_no_retention(tmp_path: Path) -> None:
+    """Who deletes groups that were idle for as long leaves the same records as a sweep."""
+    log = Log()
+    for group in "abcd":
+        log.commit(group, {("orders", 0): 5, ("payments", 0): 3})
+    log.wait(120 * MINUTE)
+    for group in "abcd":
+        log.tombstones(group, ("orders", 0), ("payments", 0), with_group=True)
+    found = [end for group in group_histories([log.write(tmp_path)], "4.1.1").values() for end in ends(group)]
+    assert {end.certainty.value for end in found} == {"possible"}
+    assert all(DELETED in (end.kind, *end.others) for end in found)
+
+
+@pytest.mark.parametrize("what", ["has members", "commits", "has an expire timestamp", "may be in a transaction"])
+def test_what_no_sweep_would_take_says_nothing_of_what_went(what: str, tmp_path: Path) -> None:
+    log = Log()
+    if what == "has members":
+        log.generation("old", 1, Client("m-1"))
+    log.commit_version = 1 if what == "has an expire timestamp" else 3
+    is_pending = what == "may be in a transaction"
+    log.commit("old", {("orders", 0): 5}, producer_id=7 if is_pending else -1)
+    if is_pending:
+        log.marker(ControlType.COMMIT, 7)
+    log.commit_version = 3
+    log.wait(5 * MINUTE).commit("a", {("payments", 0): 3}).wait(120 * MINUTE)
+    log.tombstones("a", ("payments", 0), with_group=True).commit("x", {("other", 0): 1})
+    if what == "commits":
+        log.commit("old", {("orders", 0): 6})
+    path = log.write(tmp_path)
+    first, *_ = ends(group_histories([path], "4.1.1")["a"])
+    assert EXPIRED in (first.kind, *first.others)
+    check(discover([str(path)]), profile_for_release("4.1.1"))
 
 
 def test_the_order_of_groups_makes_no_difference(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def several(directory: Path) -> Path:
             log.tombstones(name, ("left", 0))
         # A sweep at an age that only its sameness everywhere tells, from the default and from a request.
         log.wait(3 * DAY)
+        for name in names[1 + partition :]:
+            log.commit(name, {("orders", 0): 1000, (f"own-{partition}", 1): 1000})
         for name in names[: 1 + partition]:
             log.tombstones(name, ("orders", 0), (f"own-{partition}", 1))
         log.wait(5000)

@@ -112,6 +112,8 @@ def test_what_partitions_tell_each_other_is_read_as_it_was_written(tmp_path: Pat
     ]
     assert read.topics == whole.topics
     assert read.ages == whole.ages
+    assert read.waiting == whole.waiting
+    assert any(read.waiting.values())
     assert len(read.ages) > PARTITIONS
 
 
