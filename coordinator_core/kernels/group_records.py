@@ -66,10 +66,13 @@ class GroupRecords:
     _moved = cython.declare(MutableInt64s)
     _moved_used = cython.declare(Int)
     _seen = cython.declare(MutableInt64s)
+    elements = cython.declare(Int, visibility="public")  # Of arrays in the values taken, and in some replaced ones.
+
     _owning_shape = cython.declare(Int)
     _compact_subjects = cython.declare(Int)
     _compact_values = cython.declare(Int)
 
+    _value_elements = cython.declare(Int)  # Of the value at hand.
     def __init__(
         self,
         facts: KeyTypeFactsRows,
@@ -106,6 +109,8 @@ class GroupRecords:
         self._seen = zeros(4 * _FIRST_ROWS)
         self._compact_subjects = _SPARE_SUBJECTS
         self._compact_values = _SPARE_VALUE_BYTES
+        self.elements = 0
+        self._value_elements = 0
         self._owning_shape = 0
         for key_type in range(len(facts)):
             if facts[key_type].kind == GroupKind.CONSUMER and facts[key_type].role == Role.CURRENT:
@@ -286,6 +291,7 @@ class GroupRecords:
         return 0
 
     def _know_groups(self, count: Int) -> None:
+        self.newest[place].elements = old[row].elements
         """Make rows for ``count`` groups."""
         self.groups = grown(self.groups, self.known_groups, count)
         for row in range(self.known_groups, count):
@@ -379,17 +385,21 @@ class GroupRecords:
     @cython.cfunc
     @cython.exceptval(-1)
     def _has_shape(self, key_type: Int, version: Int, at: Int, stop: Int) -> cython.bint:
+            if not is_tombstone:
+                self.elements += self._value_elements
         """Whether the copied value is as its schema says. Its marked fields are in ``shapes`` afterwards."""
         shape: Int = SHAPE_VERSIONS * key_type + version
         if version >= SHAPE_VERSIONS or self.value_shapes[shape].behind == 0:
             return False
         self.shapes.used = 0
         behind: Int = self.shapes.behind(self.value_shapes[shape].first, self.value_shapes[shape].behind, at + 2, stop)
-        return behind == stop
+        self._value_elements = self.shapes.elements
+        return behind == stop and self._value_elements <= MAX_ELEMENTS
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _subject(self, group: Int, keys: Bytes, at: Int, stop: Int, is_named: cython.bint) -> Int:
+        self.shapes.elements = 0
         """Row of what the key is about, ``INVALID`` if it is not just the group id, or that and a name."""
         hashed: Int = hash_bytes(keys, at, stop - at)
         row: Int = self.keys.find(keys, at, stop - at, hashed)
@@ -474,6 +484,7 @@ class GroupRecords:
             self.newest[row].value = at
             self.newest[row].room = length
             self.values_used = stop
+        self.newest[row].elements = self._value_elements
 
     @cython.cfunc
     @cython.exceptval(-1)

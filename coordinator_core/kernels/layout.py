@@ -688,6 +688,7 @@ class Role(IntEnum):
 ROLES = 4  # Roles of a group, and of a name in it; a role of a name is so much greater than its place.
 SHAPE_VERSIONS = 5  # Value versions of a key type that have shapes: 0 to 4.
 COUNTED_VERSIONS = 6  # Counters of a key type: tombstones, value versions 0 to 4.
+MAX_ELEMENTS = 1 << 20  # Of all arrays in a value that is decoded, see ``records.wire``.
 LEAVING_EPOCH = -1  # Member epoch of a member whose current assignment has a tombstone.
 PARTITION_KEY_BYTES = 24  # Group number, topic id and partition.
 TOPIC_KEY_BYTES = 21  # Group number, topic id and number of the list that it is in.
@@ -746,6 +747,7 @@ class NewestRecord(Struct):
     replaced_bytes: i64  # Of a tombstone: size of the value at ``value`` that it replaced, 0 for none.
     room: i64  # Bytes from ``value`` on that are kept for the key.
 
+    elements: i64  # Elements of all arrays in the value at ``value``.
 
 class Subject(Struct):
     """Subjects of group records: a group, or a name in it (member id, regular expression).

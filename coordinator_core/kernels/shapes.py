@@ -22,19 +22,21 @@ _FIRST_MARKS = 256
 class Shapes:
     """Shapes of values, which are in ``data``.
 
-    ``marks``, ``used`` of them, are the marked fields that :meth:`behind` came past.
+    ``marks``, ``used`` of them, are the marked fields that :meth:`behind` came past, ``elements`` those of all arrays.
     """
 
     data = cython.declare(MutableBytes, visibility="public")
     steps = cython.declare(ShapeStepRows, visibility="public")
     marks = cython.declare(MarkRows, visibility="public")
     used = cython.declare(Int, visibility="public")
+    elements = cython.declare(Int)
 
     def __init__(self, steps: ShapeStepRows) -> None:
         self.data = new_bytes(0)
         self.steps = steps
         self.marks = new_rows("Mark", _FIRST_MARKS)
         self.used = 0
+        self.elements = 0
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -99,6 +101,7 @@ class Shapes:
     def _elements(self, step: Int, count: Int, at: Int, stop: Int) -> Int:
         body: Int = step + 1
         last: Int = self.steps[step].behind
+        self.elements += max(count, 0)
         if last == body + 1 and self.steps[body].kind == ShapeKind.FIXED:
             at += max(count, 0) * self.steps[body].size
             return at if at <= stop else INVALID

@@ -22,12 +22,14 @@ class Cursor:
     data = cython.declare(bytes)
     at = cython.declare(Int)
     stop = cython.declare(Int)
+    elements = cython.declare(Int)  # Of all arrays.
     unusual = cython.declare(cython.bint)
 
     def __init__(self, data: bytes, at: Int) -> None:
         self.data = data
         self.at = at
         self.stop = len(data)
+        self.elements = 0
         self.unusual = False
 
     @cython.cfunc
@@ -160,6 +162,10 @@ class ValueDecoder:
     def _items(self, cursor: Cursor, count: Int) -> object:
         element: ValueDecoder = self.parts[0]
         found: list = []
+        cursor.elements += count
+        if cursor.elements > MAX_ELEMENTS:
+            cursor.unusual = True
+            return found
         for _ in range(count):
             found.append(element._value(cursor))
             if cursor.unusual:

@@ -13,6 +13,8 @@ MIB = 1 << 20
 STANDING_VARIABLE = "REGROUP_MAX_STANDING_BYTES"
 _STANDING_FLOOR_BYTES = 4096 * MIB
 _STANDING_RATIO = 16
+_ELEMENT_BYTES = 1024
+"""More than an element of an array in a group record takes as an object: 4 GiB are for four million."""
 
 
 def standing_allowance(log_bytes: int) -> int:
@@ -29,6 +31,11 @@ def standing_allowance(log_bytes: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"{STANDING_VARIABLE}: a number of bytes, not {text[:40]!r}")
     return int(text)
+
+
+def elements_allowance(allowance: int) -> int:
+    """The most elements of arrays in group records that may stand where ``allowance`` bytes may: each is an object."""
+    return allowance // _ELEMENT_BYTES
 
 
 def too_large(path: str, what: str, allowance: int, position: int = 0, record_offset: int | None = None) -> Damage:

@@ -237,6 +237,19 @@ class NewestGroupRecords:
         return int(self._kernel.values_used)
 
     def compact(self) -> None:
+    def has_more_elements(self, most: int) -> bool:
+        """Whether the values that stand have more than ``most`` elements of arrays."""
+        if self._kernel.elements > most:
+            self._kernel.elements = self._standing_elements()
+        return bool(self._kernel.elements > most)
+
+    def _standing_elements(self) -> int:
+        groups, subjects, newest = self._groups(), self._subjects(), self._newest()
+        stands = subjects["generation"] == groups["generation"][subjects["group"]]
+        sizes = newest["value_bytes"]
+        has_value = (sizes >= 0) | ((sizes == -1) & (newest["replaced_bytes"] > 0))
+        return int(newest["elements"][np.repeat(stands, ROLES) & has_value].sum())
+
         """Free the memory of records that newer ones replaced."""
         self._kernel.compact()
 
@@ -267,6 +280,7 @@ class NewestGroupRecords:
         order, *arrays = state["state"]
         self._kernel.load(order, *map(viewed, arrays))
 
+        self._kernel.elements = self._standing_elements()
     def _groups(self) -> Array:
         return array_of(self._kernel.groups)[: self._kernel.known_groups]
 

@@ -18,7 +18,7 @@ from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_records import LeftRecord, NewestGroupRecords, RestoredGroup
 from coordinator_core.merge.numbering import NameNumbers
-from coordinator_core.records.codec import decode_record
+from coordinator_core.records.codec import count_elements, decode_record
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
@@ -28,6 +28,9 @@ from coordinator_core.replay.interpret import (
     unreadable_marker,
 )
 from coordinator_core.replay.sequential import group_loader
+
+_LARGE_ELEMENTS = 64
+"""Values of fewer elements are not counted where groups are replayed record by record."""
 
 
 class GroupReplay:
@@ -41,6 +44,7 @@ class GroupReplay:
         self._profile = profile
         self._current = current_values(profile)
         self._counts: dict[tuple[int, int | None], int] = {}
+        self._large: dict[bytes, int] = {}
         self._restorable: tuple[Int64s, list[str]] = np.empty(0, np.int64), []
 
     def state(self) -> dict[str, Any]:
@@ -51,6 +55,7 @@ class GroupReplay:
             "carried": self.carried,
             "newest": self.newest.state(),
             "counts": self._counts,
+            "large": self._large,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -59,6 +64,7 @@ class GroupReplay:
         self.carried = state["carried"]
         self.newest.load(state["newest"])
         self._counts = state["counts"]
+        self._large = state["large"]
 
     @property
     def record_counts(self) -> dict[tuple[int, int | None], int]:
@@ -67,6 +73,10 @@ class GroupReplay:
         for counted, records in self.newest.counts().items():
             counts[counted] = counts.get(counted, 0) + records
         return counts
+
+    def has_more_elements(self, most: int) -> bool:
+        """Whether the group records that stand have more than ``most`` elements of arrays."""
+        return self.newest.has_more_elements(most - sum(self._large.values()))
 
     def count(self, counts: SegmentCounts) -> None:
         """Take in the counts of a fold."""
@@ -144,6 +154,7 @@ class GroupReplay:
         match interpreted:
             case GroupRecord(key_type, version):
                 self._count(key_type, version, 1)
+                self._note_size(key or b"", interpreted.value)
                 try:
                     self.loader.apply(interpreted.at(record_offset))
                 except LoadError as error:
@@ -154,6 +165,14 @@ class GroupReplay:
                     self.load_failures.append(LoadFailure(carried.record_offset, carried.detail))
             case _:
                 raise AssertionError(f"a commit at record offset {record_offset} was not folded")
+
+    def _note_size(self, key: bytes, value: dict[str, Any] | None) -> None:
+        """Keep the number of elements of a value whose objects stay, if it is large."""
+        elements = 0 if value is None else count_elements(value)
+        if elements > _LARGE_ELEMENTS:
+            self._large[key] = elements
+        else:
+            self._large.pop(key, None)
 
     def _count(self, key_type: int, version: int | None, records: int) -> None:
         self._counts[key_type, version] = self._counts.get((key_type, version), 0) + records

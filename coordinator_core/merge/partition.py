@@ -19,7 +19,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.log.limits import too_large
+from coordinator_core.log.limits import elements_allowance, too_large
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.merge.group_replay import GroupReplay
@@ -31,6 +31,7 @@ from coordinator_core.merge.schema import OFFSETS, MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards
 from coordinator_core.merge.transactions import Transactions
 from coordinator_core.merge.values import NOWHERE, ValueStore
+from coordinator_core.records.wire import TooManyElementsError
 from coordinator_core.releases import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_shard"]
@@ -104,14 +105,22 @@ class PartitionMerge:
         self._open.apply(fold, offset_key_of, self._committed)
         self._transactions.apply(fold, offset_key_of, group_of)
         self._stats.add(fold, group_of)
-        self._replay.apply(fold, group_of, self._groups)
+        try:
+            self._replay.apply(fold, group_of, self._groups)
+        except TooManyElementsError as error:
+            position = _position(fold, error.record_offset or 0)
+            raise DamagedInputError(
+                Damage(fold.path, position, error.record_offset, "too_large", error.detail)
+            ) from None
         if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys) or self._values.bytes > self._spare_bytes:
             self._compact()
         if self._allowance is not None and self._bytes > self._allowance:
             self._compact()
             self._replay.newest.compact()
             if self._bytes > self._allowance:
-                raise DamagedInputError(_too_much(fold, self._allowance))
+                raise DamagedInputError(_too_much(fold, "names and values that stand unpack", self._allowance))
+        if self._allowance is not None and self._replay.has_more_elements(elements_allowance(self._allowance)):
+            raise DamagedInputError(_too_much(fold, "objects of group records come", self._allowance))
 
     @property
     def _bytes(self) -> int:
@@ -185,15 +194,19 @@ class PartitionMerge:
         )
 
 
-def _too_much(fold: SegmentFold, allowance: int) -> Damage:
+def _too_much(fold: SegmentFold, what: str, allowance: int) -> Damage:
     """The damage of a log of which more than ``allowance`` stands, at the first batch of the fold that came last."""
+    position = _position(fold, fold.first_offset or 0)
+    return too_large(fold.path, what, allowance, position, fold.first_offset)
+
+
+def _position(fold: SegmentFold, record_offset: int) -> int:
+    """The byte at which the batch with a record offset of the fold begins."""
     entry = storage.stat(fold.path)
     size = 0 if entry is None else entry.size
     segment = SegmentFile(fold.path, fold.offsets_partition, fold.base_offset, size)
-    first = fold.first_offset or 0
     batches = read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[])
-    position = next((batch.position for batch in batches if batch.last_offset >= first), 0)
-    return too_large(fold.path, "names and values that stand unpack", allowance, position, fold.first_offset)
+    return next((batch.position for batch in batches if batch.last_offset >= record_offset), 0)
 
 
 def _grown(array: npt.NDArray[Any], size: int, empty: object) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
 from coordinator_core.records.ordinary import ordinary_decoder
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
-from coordinator_core.records.wire import Reader, RecordDecodeError
+from coordinator_core.records.wire import Reader, RecordDecodeError, TooManyElementsError
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -77,7 +77,10 @@ def _decode_known_prefix(schema_: Schema, data: bytes, what: str) -> dict[str, A
         raise RecordDecodeError(0, f"unsupported {what} version {version}")
     version = min(version, schema_.last_version)
     ordinary = ordinary_decoder(schema_.struct, version, False)(data, _INT16.size)
-    return struct_decoder(schema_.struct, version, False)(reader) if ordinary is None else ordinary[0]
+    try:
+        return struct_decoder(schema_.struct, version, False)(reader) if ordinary is None else ordinary[0]
+    except TooManyElementsError as error:
+        raise RecordDecodeError(reader.position, error.detail) from None
 
 
 def encode_blob(schema_: Schema, version: int, data: dict[str, Any]) -> bytes:

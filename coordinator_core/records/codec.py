@@ -145,6 +145,20 @@ def decode_record(key: bytes, value: bytes) -> tuple[int, int, dict[str, Any], d
     return None if found is None else (key_type, version, *found)
 
 
+def count_elements(data: dict[str, Any]) -> int:
+    """Elements of all arrays in decoded fields."""
+    found, fields = 0, [*data.values()]
+    while fields:
+        field = fields.pop()
+        if isinstance(field, dict):
+            fields += field.values()
+        elif isinstance(field, list):
+            found += len(field)
+            if field and isinstance(field[0], dict):
+                fields += field
+    return found
+
+
 def encode_key(key_type: int, data: dict[str, Any]) -> bytes:
     """Bytes of a key; ``ValueError`` for an unknown type or values it cannot hold."""
     record_type = RECORD_TYPES.get(key_type)

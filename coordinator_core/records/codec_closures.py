@@ -163,6 +163,7 @@ def _array_decoder(array: ArrayOf, version: int, flexible: bool, nullable: bool,
             left = reader.remaining
             text = f"Tried to allocate a collection of size {length}, but there are only {left} bytes remaining."
             raise RecordDecodeError(reader.position, text, text)
+        reader.begin_array(length)
         return [element(reader) for _ in range(length)]
 
     return _sized_decoder(Reader.int32, flexible, nullable, name, read)

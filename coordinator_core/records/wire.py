@@ -17,6 +17,9 @@ from typing import Final
 from coordinator_core.errors import ExitCode, RegroupError
 
 MAX_STRING_BYTES: Final = 0x7FFF
+MAX_ELEMENTS: Final = 1 << 20
+"""Elements of all arrays in a value: as objects, structs take a hundred times their bytes. A member with a hundred
+thousand partitions has a tenth of it."""
 
 StructError = struct.error
 
@@ -42,6 +45,21 @@ class RecordDecodeError(RegroupError):
         self.position = position
         self.detail = detail
         self.java_message = java_message
+
+
+class TooManyElementsError(RegroupError):
+    """A value with more than :data:`MAX_ELEMENTS`, of which no objects are made."""
+
+    exit_code = ExitCode.DAMAGED_INPUT
+
+    def __init__(self, record_offset: int | None = None) -> None:
+        self.record_offset = record_offset
+        self.detail = f"a value with more than {MAX_ELEMENTS} elements of arrays"
+        place = "" if record_offset is None else f"record offset {record_offset}: "
+        super().__init__(f"{place}too_large: {self.detail}")
+
+    def __reduce__(self) -> tuple[type[TooManyElementsError], tuple[int | None]]:
+        return type(self), (self.record_offset,)
 
 
 def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
@@ -103,18 +121,28 @@ def _integer(layout: struct.Struct) -> Callable[[Reader], int]:
 
 
 class Reader:
-    """Cursor over ``data``; the read methods advance ``position`` or raise :class:`RecordDecodeError`."""
+    """Cursor over ``data``; the read methods advance ``position`` or raise :class:`RecordDecodeError`.
 
-    __slots__ = ("data", "end", "position")
+    ``elements`` are those of all arrays so far.
+    """
+
+    __slots__ = ("data", "elements", "end", "position")
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
         self.position = position
         self.end = len(data)
+        self.elements = 0
 
     @property
     def remaining(self) -> int:
         return self.end - self.position
+
+    def begin_array(self, length: int) -> None:
+        """Count the elements of an array; raises :class:`TooManyElementsError`."""
+        self.elements += length
+        if self.elements > MAX_ELEMENTS:
+            raise TooManyElementsError
 
     def underflow(self, wanted: int) -> RecordDecodeError:
         return RecordDecodeError(self.position, f"{wanted} bytes needed, {self.remaining} left", java_message=None)

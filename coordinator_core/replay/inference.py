@@ -16,6 +16,7 @@ from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.schemas import PREVIEW_3_7_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import Field
+from coordinator_core.records.wire import TooManyElementsError
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Release
 from coordinator_core.releases.facts import Sign
 from coordinator_core.releases.table import TABLE
@@ -52,7 +53,7 @@ class Evidence:
                     self.java_batches = True
                 if record.value is not None:
                     self._add_value(key_type, record.value)
-            except RecordDecodeError:
+            except (RecordDecodeError, TooManyElementsError):
                 continue
 
     def _is_known_commit(self, key: bytes, value: bytes | None) -> bool:

@@ -21,6 +21,7 @@ from coordinator_core.records.codec import (
 from coordinator_core.records.ordinary import OrdinaryDecode, ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ZERO_UUID
+from coordinator_core.records.wire import TooManyElementsError
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile, ValueLayout
 
 _LAYOUTS: Final = {
@@ -69,7 +70,10 @@ Interpreted = OffsetRecord | GroupRecord | UninterpretedRecord
 
 
 def interpret(record_offset: int, key: bytes | None, value: bytes | None, profile: Profile) -> Interpreted:
-    """Meaning of the record at ``record_offset`` to the loader of ``profile``. Raises for no content."""
+    """Meaning of the record at ``record_offset`` to the loader of ``profile``.
+
+    Raises for no content but one with too many elements (:class:`TooManyElementsError`).
+    """
     if key is None:
         return _carry(record_offset, None, None, "null key", failure=True)
     ordinary = None if value is None else decode_record(key, value)
@@ -102,6 +106,8 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     except RecordDecodeError as error:
         detail = f"value: {error}" if read_as == version else f"{unknown}, which reads it as {read_as}: {error}"
         return _carry(record_offset, key_type, version, detail, failure=True)
+    except TooManyElementsError:
+        raise TooManyElementsError(record_offset) from None
     if version > newest and key_type not in _COMMON_STRUCTS and _has_structs(fields):
         return _carry(record_offset, key_type, version, unknown, failure=True)
     return _interpreted(key_type, read_as, decoded_key.data, fields)

@@ -35,6 +35,8 @@ from coordinator_core.log.types import Codec, PartitionLog, Snapshot
 from coordinator_core.merge import packed
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.records.codec import encode_key
+from coordinator_core.records.wire import MAX_ELEMENTS, TooManyElementsError, write_uvarint
 from coordinator_core.replay.explain import Subject, explain_partition
 from coordinator_core.restore.decide import changed_row, group_plan
 from coordinator_core.restore.model import Action, Plan, after_of, read_plan, state_digest, write_plan
@@ -156,6 +158,37 @@ def test_more_than_is_allowed_is_refused_where_it_is(tmp_path: Path, monkeypatch
     for on_damage in OnDamage:
         with pytest.raises(DamagedInputError, match=STANDING_VARIABLE):
             replay_snapshot(snapshot, PROFILE, on_damage=on_damage, damage=[])
+
+
+def topology(group: str, subtopologies: int) -> Item:
+    """A streams group's topology of so many copartition groups with nothing in them."""
+    count = bytearray()
+    write_uvarint(count, subtopologies + 1)
+    value = b"\0\0\0\0\0\1\2\2s\1\1\1\1\1" + count + b"\1\1\1\0" * subtopologies + b"\0\0"
+    return encode_key(23, {"groupId": group}), value
+
+
+def test_no_objects_are_made_of_too_many_elements(tmp_path: Path) -> None:
+    """In one value, or in all that stand: a batch of a kilobyte can become gigabytes."""
+    batches = [
+        build_batch(0, [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))]),
+        build_batch(1, [topology("g", MAX_ELEMENTS)], codec=Codec.ZSTD),
+    ]
+    log = write_log(tmp_path, Log((*batches,), (0, 1), 2))
+    with pytest.raises(DamagedInputError) as refused:
+        merged(log)
+    damage = refused.value.damage
+    assert (damage.kind, damage.byte_position, damage.record_offset) == ("too_large", len(batches[0]), 1)
+    with pytest.raises(TooManyElementsError, match="record offset 1: too_large"):
+        sequential_outcome(log, PROFILE, OnDamage.FAIL)
+    for trailing in (b"", b"more"):
+        items = [(key, (value or b"") + trailing) for key, value in (topology(f"g{n}", 1000) for n in range(10))]
+        batches = [build_batch(0, [*items, *items], codec=Codec.ZSTD)]
+        (tmp_path / f"all{len(trailing)}").mkdir()
+        log = write_log(tmp_path / f"all{len(trailing)}", Log((*batches,), (0,), 20))
+        with pytest.raises(DamagedInputError, match="objects of group records come to more than"):
+            merged(log, 9_000 * 1024)
+        assert len(merged(log, 10_100 * 1024).groups) == 10
 
 
 def test_partitions_that_are_held_together_are_limited_together(
