@@ -7,6 +7,7 @@ from typing import Any
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState
 from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
+from coordinator_core.records.wire import Reader
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """Protocol type whose blobs have a known form; other types have a form of their clients."""
@@ -63,7 +64,7 @@ def classic_group_from_record(
 
 
 def duplicate_instance_id(group: ClassicGroup) -> str | None:
-    """A group instance id that two members share, which the Java loader refuses."""
+    """A group instance id that two members share."""
     seen: set[str] = set()
     for member in group.members:
         if member.instance_id is not None:
@@ -71,6 +72,40 @@ def duplicate_instance_id(group: ClassicGroup) -> str | None:
                 return member.instance_id
             seen.add(member.instance_id)
     return None
+
+
+_DEFAULT_HEAP_TOPICS = 1 << 28
+"""So many references fill the gigabyte of heap that a broker has by default."""
+
+
+def stopping_member(group: ClassicGroup, *, validates: bool) -> str | None:
+    """The first member whose subscription stops a load in which generated code reads it.
+
+    ``validates``: that code looks at sizes first. Java ends quietly at a subscription that is only cut, and which
+    member it comes to first is not in the log.
+    """
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol is None:
+        return None
+    found = (member.member_id for member in group.members if _stops(member.subscription, validates=validates))
+    return next(found, None)
+
+
+def _stops(data: bytes, *, validates: bool) -> bool:
+    """Whether the first version of ``ConsumerProtocolSubscription`` ends otherwise than with an underflow."""
+    reader = Reader(data)
+    try:
+        reader.int16()
+        topics = reader.int32()
+        if topics < 0 or topics > (reader.remaining if validates else _DEFAULT_HEAP_TOPICS):
+            return True
+        for _ in range(topics):
+            length = reader.int16()
+            if length < 0 or length > reader.remaining:
+                return length < 0 or validates
+            reader.raw(length)
+        return reader.int32() > reader.remaining
+    except RecordDecodeError:
+        return False
 
 
 def consumer_subscription(member: ClassicMember) -> tuple[list[str] | None, str | None]:

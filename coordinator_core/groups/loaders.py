@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
+from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id, stopping_member
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, GroupType, ShareTopic
 from coordinator_core.groups.modern import (
     ConsumerRecords,
@@ -23,6 +23,7 @@ from coordinator_core.groups.modern import (
     ShareRecords,
     StreamsRecords,
 )
+from coordinator_core.releases import SubscriptionReading
 
 __all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "LoaderRules", "ScalaGroups"]
 
@@ -47,6 +48,10 @@ class LoaderRules(ModernRules, Protocol):
     @property
     def state_timestamp_versions(self) -> frozenset[int]: ...
     @property
+    def refuses_duplicate_instances(self) -> bool: ...
+    @property
+    def subscription_reading(self) -> SubscriptionReading: ...
+    @property
     def empty_group_keeps_protocol_type(self) -> bool: ...
     @property
     def keeps_offsets_only_groups(self) -> bool: ...
@@ -59,9 +64,6 @@ class GroupLoader(ABC):
 
     ``groups`` is the caller's own map by id, if it has one; ``classic`` makes its class of a classic group.
     """
-
-    refuses_duplicate_instances: ClassVar[bool] = False
-    """Whether two classic members with one group instance id end the load."""
 
     def __init__(
         self,
@@ -125,9 +127,14 @@ class GroupLoader(ABC):
             state_timestamp_versions=self._rules.state_timestamp_versions,
             empty_group_keeps_protocol_type=empty_group_keeps_protocol_type,
         )
-        instance_id = duplicate_instance_id(group) if self.refuses_duplicate_instances else None
+        instance_id = duplicate_instance_id(group) if self._rules.refuses_duplicate_instances else None
         if instance_id is not None:
             raise LoadError(f"two members of group {group_id!r} have the group instance id {instance_id!r}")
+        reading = self._rules.subscription_reading
+        if reading is not SubscriptionReading.HARMLESS:
+            member_id = stopping_member(group, validates=reading is SubscriptionReading.VALIDATED)
+            if member_id is not None:
+                raise LoadError(f"the subscription of member {member_id!r} of group {group_id!r} cannot be read")
         self._groups[group_id] = self._classic(group)
 
 
@@ -165,8 +172,6 @@ class JavaGroups(GroupLoader):
 
     ``kinds`` are the other types whose records it takes; records of further types raise ``KeyError``.
     """
-
-    refuses_duplicate_instances = True
 
     def __init__(
         self,

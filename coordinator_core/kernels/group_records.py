@@ -24,6 +24,8 @@ _FIRST_ROWS = 64
 _FIRST_BYTES = 4096
 _SPARE_SUBJECTS = 1 << 16
 _SPARE_VALUE_BYTES = 1 << 24
+_CONSUMER = cython.declare(Int, 0x636F6E73756D6572)
+"""The protocol type ``consumer``, as a number."""
 
 
 @cython.final
@@ -37,7 +39,8 @@ class GroupRecords:
     kind takes the place of a simple classic one. ``refuses_owned``: a member who takes a partition that
     another one owns stops the load, whatever the epochs.
     ``refuses_twins``: two members with one group instance id stop the load.
-    ``reads_unknown``: values of unknown versions are read, too.
+    ``reads_unknown``: values of unknown versions are read, too. ``reads_subscriptions``: the load stops at some
+    subscriptions of ``consumer`` members.
     """
 
     facts = cython.declare(KeyTypeFactsRows)
@@ -48,6 +51,7 @@ class GroupRecords:
     refuses_owned = cython.declare(cython.bint)
     refuses_twins = cython.declare(cython.bint)
     reads_unknown = cython.declare(cython.bint)
+    reads_subscriptions = cython.declare(cython.bint)
 
     order = cython.declare(Int, visibility="public")  # Number of records and implicit group creations so far.
     known_groups = cython.declare(Int, visibility="public")
@@ -62,17 +66,17 @@ class GroupRecords:
     counts = cython.declare(MutableInt64s, visibility="public")
     """Records taken, by key type and value version (``COUNTED_VERSIONS`` a key type)."""
 
+    elements = cython.declare(Int, visibility="public")  # Of arrays in the values taken, and in some replaced ones.
+
     _partition_key = cython.declare(MutableBytes)
     _moved = cython.declare(MutableInt64s)
     _moved_used = cython.declare(Int)
     _seen = cython.declare(MutableInt64s)
-    elements = cython.declare(Int, visibility="public")  # Of arrays in the values taken, and in some replaced ones.
-
+    _value_elements = cython.declare(Int)  # Of the value at hand.
     _owning_shape = cython.declare(Int)
     _compact_subjects = cython.declare(Int)
     _compact_values = cython.declare(Int)
 
-    _value_elements = cython.declare(Int)  # Of the value at hand.
     def __init__(
         self,
         facts: KeyTypeFactsRows,
@@ -83,6 +87,7 @@ class GroupRecords:
         refuses_owned: cython.bint,
         refuses_twins: cython.bint,
         reads_unknown: cython.bint,
+        reads_subscriptions: cython.bint,
     ) -> None:
         self.facts = facts
         self.value_shapes = value_shapes
@@ -92,6 +97,7 @@ class GroupRecords:
         self.refuses_owned = refuses_owned
         self.refuses_twins = refuses_twins
         self.reads_unknown = reads_unknown
+        self.reads_subscriptions = reads_subscriptions
         self.order = 0
         self.known_groups = 0
         self.groups = new_rows("LoadedGroup", _FIRST_ROWS)
@@ -103,14 +109,14 @@ class GroupRecords:
         self.partitions = KeyTable()
         self.owners = new_rows("PartitionOwner", _FIRST_ROWS)
         self.counts = zeros(COUNTED_VERSIONS * len(facts))
+        self.elements = 0
+        self._value_elements = 0
         self._partition_key = new_bytes(PARTITION_KEY_BYTES)
         self._moved = zeros(_FIRST_ROWS)
         self._moved_used = 0
         self._seen = zeros(4 * _FIRST_ROWS)
         self._compact_subjects = _SPARE_SUBJECTS
         self._compact_values = _SPARE_VALUE_BYTES
-        self.elements = 0
-        self._value_elements = 0
         self._owning_shape = 0
         for key_type in range(len(facts)):
             if facts[key_type].kind == GroupKind.CONSUMER and facts[key_type].role == Role.CURRENT:
@@ -285,13 +291,13 @@ class GroupRecords:
         self.newest[place].record_offset = old[row].record_offset
         self.newest[place].value_bytes = old[row].value_bytes
         self.newest[place].replaced_bytes = old[row].replaced_bytes
+        self.newest[place].elements = old[row].elements
         self.newest[place].value = self.values_used
         self.newest[place].room = length
         self.values_used += length
         return 0
 
     def _know_groups(self, count: Int) -> None:
-        self.newest[place].elements = old[row].elements
         """Make rows for ``count`` groups."""
         self.groups = grown(self.groups, self.known_groups, count)
         for row in range(self.known_groups, count):
@@ -379,19 +385,20 @@ class GroupRecords:
         else:
             note = self._modern(group, subject, key_type, record_offset, at, stop)
         if note == Note.TAKEN:
+            if not is_tombstone:
+                self.elements += self._value_elements
             self.counts[COUNTED_VERSIONS * key_type + 1 + version] += 1
         return note
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _has_shape(self, key_type: Int, version: Int, at: Int, stop: Int) -> cython.bint:
-            if not is_tombstone:
-                self.elements += self._value_elements
         """Whether the copied value is as its schema says. Its marked fields are in ``shapes`` afterwards."""
         shape: Int = SHAPE_VERSIONS * key_type + version
         if version >= SHAPE_VERSIONS or self.value_shapes[shape].behind == 0:
             return False
         self.shapes.used = 0
+        self.shapes.elements = 0
         behind: Int = self.shapes.behind(self.value_shapes[shape].first, self.value_shapes[shape].behind, at + 2, stop)
         self._value_elements = self.shapes.elements
         return behind == stop and self._value_elements <= MAX_ELEMENTS
@@ -399,7 +406,6 @@ class GroupRecords:
     @cython.cfunc
     @cython.exceptval(-1)
     def _subject(self, group: Int, keys: Bytes, at: Int, stop: Int, is_named: cython.bint) -> Int:
-        self.shapes.elements = 0
         """Row of what the key is about, ``INVALID`` if it is not just the group id, or that and a name."""
         hashed: Int = hash_bytes(keys, at, stop - at)
         row: Int = self.keys.find(keys, at, stop - at, hashed)
@@ -478,13 +484,13 @@ class GroupRecords:
             return
         length: Int = stop - at
         self.newest[row].value_bytes = length
+        self.newest[row].elements = self._value_elements
         if length <= self.newest[row].room:
             copy_bytes(self.values, at, self.values, self.newest[row].value, length)
         else:
             self.newest[row].value = at
             self.newest[row].room = length
             self.values_used = stop
-        self.newest[row].elements = self._value_elements
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -499,16 +505,50 @@ class GroupRecords:
             return Note.TAKEN
         if self.refuses_twins and version >= 3 and self._may_have_twins():
             return Note.INSTANCE_ID
+        if self.reads_subscriptions and self._may_stop_at_subscriptions():
+            return Note.SUBSCRIPTION
         if self.groups[group].kind != GroupKind.CLASSIC:
             self._become(group, GroupKind.CLASSIC)
         self._revive(group, subject)
         self.groups[group].is_simple = 1
         for mark in range(self.shapes.used):
             field = self.shapes.marks[mark].field
-            if field != MarkedField.INSTANCE_ID and self.shapes.marks[mark].length > 0:
+            if field <= MarkedField.MEMBERS and self.shapes.marks[mark].length > 0:
                 self.groups[group].is_simple = 0
         self._put(subject, Role.METADATA, record_offset, at, stop)
         return Note.TAKEN
+
+    @cython.cfunc
+    def _may_stop_at_subscriptions(self) -> cython.bint:
+        """Whether a member of the ``consumer`` group at hand has a subscription that is not as clients write it."""
+        for mark in range(self.shapes.used):
+            field = self.shapes.marks[mark].field
+            at = self.shapes.marks[mark].at
+            length = self.shapes.marks[mark].length
+            if field == MarkedField.PROTOCOL_TYPE and (length != 8 or be64(self.values, at) != _CONSUMER):
+                return False
+            if field == MarkedField.SUBSCRIPTION and not self._is_subscription(at, at + length):
+                return True
+        return False
+
+    @cython.cfunc
+    def _is_subscription(self, at: Int, stop: Int) -> cython.bint:
+        """Whether all topics and the length of the user data can be read. Fewer bytes than for a count stop no load."""
+        if stop - at < 6:
+            return True
+        count: Int = be32(self.values, at + 2)
+        at += 6
+        if count < 0 or count > stop - at:
+            return False
+        for _ in range(count):
+            if stop - at < 2:
+                return False
+            length: Int = be16(self.values, at)
+            at += 2
+            if length < 0 or length > stop - at:
+                return False
+            at += length
+        return stop - at >= 4 and be32(self.values, at) <= stop - at - 4
 
     @cython.cfunc
     @cython.exceptval(-1)

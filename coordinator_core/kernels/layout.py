@@ -651,6 +651,7 @@ class MarkedField(IntEnum):
     OWNED = 5  # A list of topics with partitions that a member owns.
     TOPIC_ID = 6
     PARTITIONS = 7
+    SUBSCRIPTION = 8
 
 
 class Mark(Struct):
@@ -687,8 +688,8 @@ class Role(IntEnum):
 
 ROLES = 4  # Roles of a group, and of a name in it; a role of a name is so much greater than its place.
 SHAPE_VERSIONS = 5  # Value versions of a key type that have shapes: 0 to 4.
-COUNTED_VERSIONS = 6  # Counters of a key type: tombstones, value versions 0 to 4.
 MAX_ELEMENTS = 1 << 20  # Of all arrays in a value that is decoded, see ``records.wire``.
+COUNTED_VERSIONS = 6  # Counters of a key type: tombstones, value versions 0 to 4.
 LEAVING_EPOCH = -1  # Member epoch of a member whose current assignment has a tombstone.
 PARTITION_KEY_BYTES = 24  # Group number, topic id and partition.
 TOPIC_KEY_BYTES = 21  # Group number, topic id and number of the list that it is in.
@@ -732,6 +733,7 @@ class Note(IntEnum):
     OWNER = 6  # The member takes a partition that it may not take, or one twice.
     INSTANCE_ID = 7  # Two members may have one group instance id.
     NOTED = 8  # The group got its note from an earlier record.
+    SUBSCRIPTION = 9  # The load may stop at the subscription of a member.
 
 
 NO_RECORD = -2  # ``NewestRecord.value_bytes`` of a key without a record that still stands; -1 is a tombstone.
@@ -745,9 +747,9 @@ class NewestRecord(Struct):
     value: i64
     value_bytes: i64
     replaced_bytes: i64  # Of a tombstone: size of the value at ``value`` that it replaced, 0 for none.
+    elements: i64  # Elements of all arrays in the value at ``value``.
     room: i64  # Bytes from ``value`` on that are kept for the key.
 
-    elements: i64  # Elements of all arrays in the value at ``value``.
 
 class Subject(Struct):
     """Subjects of group records: a group, or a name in it (member id, regular expression).

@@ -20,17 +20,18 @@ from coordinator_core.lifecycle.half_cleaned import GroupHistory, first_refused,
 from coordinator_core.lifecycle.unreadable import first_unreadable
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
-from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release
+from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release, SubscriptionReading
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.runs.local import replay_snapshot
 
-_BUGS: Final[Mapping[str, tuple[bool, str | None]]] = {
+_BUGS: Final[Mapping[str, tuple[object, str | None]]] = {
     "tolerates_owned_partitions": (True, "KAFKA-19862"),
     "tolerates_missing_groups": (True, "KAFKA-17306"),
     "tolerates_missing_share_groups": (True, "KAFKA-19453"),
     "streams_replaces_simple": (True, "KAFKA-20254"),
     "consumer_replaces_simple": (True, None),
     "unknown_key_aborts": (False, "KIP-915"),
+    "subscription_reading": (SubscriptionReading.HARMLESS, "KAFKA-20570"),
 }
 """Facts of a :class:`Profile` that stop loads: the value that does not, and where Kafka changed it (``None``: no issue
 is known)."""

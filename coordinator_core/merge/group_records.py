@@ -27,7 +27,7 @@ from coordinator_core.kernels.arrays import Array, Bytes, Int64s, array_of, dtyp
 from coordinator_core.kernels.layout import COUNTED_VERSIONS, NO_RECORD, ROLES, GroupKind, Role
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
-from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Profile, SubscriptionReading
 from coordinator_core.replay.interpret import max_value_version
 
 GROUP_METADATA = 2
@@ -127,8 +127,9 @@ class NewestGroupRecords:
             viewed(replaces),
             viewed(refuses),
             refuses_owned=not profile.tolerates_owned_partitions,
-            refuses_twins=profile.loader is Loader.JAVA,
+            refuses_twins=profile.refuses_duplicate_instances,
             reads_unknown=profile.reads_unknown_versions,
+            reads_subscriptions=profile.subscription_reading is not SubscriptionReading.HARMLESS,
         )
 
     def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:
@@ -236,7 +237,6 @@ class NewestGroupRecords:
         """Bytes of the records that are kept."""
         return int(self._kernel.values_used)
 
-    def compact(self) -> None:
     def has_more_elements(self, most: int) -> bool:
         """Whether the values that stand have more than ``most`` elements of arrays."""
         if self._kernel.elements > most:
@@ -250,6 +250,7 @@ class NewestGroupRecords:
         has_value = (sizes >= 0) | ((sizes == -1) & (newest["replaced_bytes"] > 0))
         return int(newest["elements"][np.repeat(stands, ROLES) & has_value].sum())
 
+    def compact(self) -> None:
         """Free the memory of records that newer ones replaced."""
         self._kernel.compact()
 
@@ -279,8 +280,8 @@ class NewestGroupRecords:
         self._kernel.counts = viewed(state["counts"])
         order, *arrays = state["state"]
         self._kernel.load(order, *map(viewed, arrays))
-
         self._kernel.elements = self._standing_elements()
+
     def _groups(self) -> Array:
         return array_of(self._kernel.groups)[: self._kernel.known_groups]
 

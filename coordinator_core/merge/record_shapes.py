@@ -42,6 +42,7 @@ MARKED: dict[int, dict[str, MarkedField]] = {
         "protocolType": MarkedField.PROTOCOL_TYPE,
         "members": MarkedField.MEMBERS,
         "groupInstanceId": MarkedField.INSTANCE_ID,
+        "subscription": MarkedField.SUBSCRIPTION,
     },
     6: _TARGET,
     8: _OWNED,

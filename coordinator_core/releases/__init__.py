@@ -21,6 +21,7 @@ from coordinator_core.releases.facts import (
     PendingHold,
     Profile,
     ShareSweep,
+    SubscriptionReading,
     ValueLayout,
 )
 from coordinator_core.releases.number import Release
@@ -53,6 +54,7 @@ __all__ = [
     "Profile",
     "Release",
     "ShareSweep",
+    "SubscriptionReading",
     "ValueLayout",
     "chosen_profile",
     "every_profile",

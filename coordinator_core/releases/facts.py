@@ -62,6 +62,21 @@ class ValueLayout(StrEnum):
     """Share groups of 4.0: the types 11 and 15 have fewer fields (``ShareGroupMetadataValue.json``)."""
 
 
+class SubscriptionReading(StrEnum):
+    """Result of a subscription that cannot be read, when its group is loaded."""
+
+    HARMLESS = "harmless"
+    """Nothing: the topics of the group are not known."""
+
+    GENERATED = "generated"
+    """Generated code reads it, and stops the load at a null, at user data that are cut, and where it has no memory for
+    the list of topics (KAFKA-20570). Other ends of the bytes are harmless."""
+
+    VALIDATED = "validated"
+    """As ``GENERATED``, but sizes are looked at first: the load also stops at more topics, and at a longer name, than
+    bytes are left."""
+
+
 class Clock(StrEnum):
     """Start of the retention of an offset, and the meaning of a value's own expire timestamp."""
 
@@ -250,6 +265,13 @@ class Profile:
 
     state_timestamp_versions: frozenset[int]
     """GroupMetadataValue versions whose state timestamp is read (KAFKA-10401)."""
+
+    refuses_duplicate_instances: bool
+    """Two members of a classic group with one group instance id stop the load (``GroupMetadata.add``,
+    ``ClassicGroup.add``)."""
+
+    subscription_reading: SubscriptionReading
+    """Of a ``consumer`` member's subscription, when its classic group is loaded (``computeSubscribedTopics``)."""
 
     minus_one_expires: bool
     """An expire timestamp of -1 is taken for a time (KAFKA-8069)."""

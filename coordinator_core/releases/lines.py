@@ -28,6 +28,7 @@ from coordinator_core.releases.facts import (
     Profile,
     ShareSweep,
     Sign,
+    SubscriptionReading,
     Tools,
     ValueLayout,
 )
@@ -84,6 +85,8 @@ _FIRST_CLASSIC = Profile(
     has_group_state=False,
     empty_group_keeps_protocol_type=False,
     state_timestamp_versions=frozenset({2, 3, 4}),
+    refuses_duplicate_instances=False,
+    subscription_reading=SubscriptionReading.HARMLESS,
     minus_one_expires=False,
     tombstone_drops_pending=False,
     newest_message_format=0,
@@ -133,6 +136,8 @@ _FIRST_NEW = Profile(
     has_group_state=True,
     empty_group_keeps_protocol_type=True,
     state_timestamp_versions=frozenset({2, 3, 4}),
+    refuses_duplicate_instances=True,
+    subscription_reading=SubscriptionReading.VALIDATED,
     minus_one_expires=False,
     tombstone_drops_pending=False,
     newest_message_format=2,
@@ -185,6 +190,14 @@ def _rebalance_protects(was: Profile) -> Profile:
 
 def _reads_every_state_timestamp(was: Profile) -> Profile:
     return replace(was, state_timestamp_versions=frozenset({2, 3, 4}))
+
+
+def _validates_subscriptions(was: Profile) -> Profile:
+    return replace(was, subscription_reading=SubscriptionReading.VALIDATED)
+
+
+def _protects_and_validates(was: Profile) -> Profile:
+    return _validates_subscriptions(_rebalance_protects(was))
 
 
 def _keeps_protocol_type(was: Profile) -> Profile:
@@ -322,35 +335,54 @@ LINES: Final = (
     ),
     Line("2.5", "2.5.1"),
     Line("2.6", "2.6.3", patches=(Patch("2.6.1", classic=_reads_every_state_timestamp),)),
-    Line("2.7", "2.7.2", classic=_reads_every_state_timestamp),
+    Line(
+        "2.7",
+        "2.7.2",
+        classic=lambda was: replace(
+            _reads_every_state_timestamp(was), subscription_reading=SubscriptionReading.GENERATED
+        ),
+    ),
     Line(
         "2.8",
         "2.8.2",
         tools=_text(DumpText.BATCH_IN_EVERY_LINE),
-        patches=(Patch("2.8.2", classic=_rebalance_protects),),
+        patches=(Patch("2.8.2", classic=_protects_and_validates),),
     ),
     # The patches with KIP-915 up to 3.3.3 exist as branches; nobody released them.
     Line(
         "3.0",
         "3.0.2",
+        classic=lambda was: replace(was, refuses_duplicate_instances=True),
         tools=_text(DumpText.SHORT_LINES),
-        patches=(Patch("3.0.1", classic=_rebalance_protects), Patch("3.0.3", classic=_reads_kip_915)),
+        patches=(
+            Patch("3.0.1", classic=_rebalance_protects),
+            Patch("3.0.2", classic=_validates_subscriptions),
+            Patch("3.0.3", classic=_reads_kip_915),
+        ),
     ),
     Line(
         "3.1",
         "3.1.2",
-        patches=(Patch("3.1.1", classic=_rebalance_protects), Patch("3.1.3", classic=_reads_kip_915)),
+        patches=(
+            Patch("3.1.1", classic=_rebalance_protects),
+            Patch("3.1.2", classic=_validates_subscriptions),
+            Patch("3.1.3", classic=_reads_kip_915),
+        ),
     ),
     Line(
         "3.2",
         "3.2.3",
         classic=_rebalance_protects,
         tools=_text(DumpText.DELETE_HORIZON),
-        patches=(Patch("3.2.4", classic=_reads_kip_915),),
+        patches=(
+            Patch("3.2.3", classic=_validates_subscriptions),
+            Patch("3.2.4", classic=_reads_kip_915),
+        ),
     ),
     Line(
         "3.3",
         "3.3.2",
+        classic=_validates_subscriptions,
         tools=_text(DumpText.LOG_START),
         patches=(Patch("3.3.3", classic=_reads_kip_915),),
     ),
@@ -469,6 +501,7 @@ LINES: Final = (
         new=lambda was: replace(
             was,
             name="J4",
+            subscription_reading=SubscriptionReading.HARMLESS,
             expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS),
             requests=NEW_4_4,
         ),

@@ -356,8 +356,8 @@ SAME_INSTANCE = Rule(
     "instance-id-used-twice",
     Severity.CRITICAL,
     summary="Two members of a group have the same group instance id.",
-    why="A static member is one member: each fences the other. The Java coordinator does not load a classic "
-    "group of this kind.",
+    why="A static member is one member: each fences the other. The new coordinator, and the classic one from 3.0 "
+    "on, do not load a classic group of this kind.",
     evidence="Both members.",
     remedy="Give each instance its own group.instance.id; restart the older one.",
     message="{member_id} and {other_member} both are instance {instance_id}",

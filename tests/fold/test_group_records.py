@@ -48,6 +48,7 @@ MODERN = {
     "4.0.1": profile_for_release("4.0.1"),
     "4.1.1": profile_for_release("4.1.1"),
     "4.2.0": profile_for_release("4.2.0"),
+    "4.4.0": profile_for_release("4.4.0"),
 }
 NEWEST = PROFILES["4.3.1"]
 
@@ -212,6 +213,14 @@ def owned(member: str, epoch: int, *partitions: int, topics: int = 1) -> Item:
     return encode_key(8, {"groupId": "g", "memberId": member}), encode_value(8, 0, value)
 
 
+def subscribed(subscription: bytes) -> bytes:
+    """GroupMetadataValue of a member with this subscription."""
+    value = decode_value(2, classic_value([("a", None)])).data
+    assert value is not None
+    value["members"][0]["subscription"] = subscription
+    return encode_value(2, 3, value)
+
+
 NOTES: dict[str, tuple[str, list[Item], list[Note]]] = {
     "nothing": ("4.3.1", [EPOCH], []),
     "key with more bytes": ("4.3.1", [(encode_key(3, G) + b"x", EPOCH[1])], [Note.KEY]),
@@ -220,6 +229,22 @@ NOTES: dict[str, tuple[str, list[Item], list[Note]]] = {
     "value cut": ("4.3.1", [EPOCH, (EPOCH[0], (EPOCH[1] or b"")[:-1])], [Note.VALUE]),
     "value with more bytes": ("4.3.1", [(EPOCH[0], (EPOCH[1] or b"") + b"x")], [Note.VALUE]),
     "value of a newer version": ("4.3.1", [(EPOCH[0], b"\0\1" + (EPOCH[1] or b"")[2:])], []),
+    "subscription of no topics": (
+        "4.3.1",
+        [(encode_key(2, {"group": "g"}), subscribed(b"\0\0\xff\xff\xff\xff"))],
+        [Note.SUBSCRIPTION],
+    ),
+    "subscription cut": (
+        "4.3.1",
+        [(encode_key(2, {"group": "g"}), subscribed(b"\0\0\0\0\0\1\0\5ab"))],
+        [Note.SUBSCRIPTION],
+    ),
+    "subscription cut, since 4.4": ("4.4.0", [(encode_key(2, {"group": "g"}), subscribed(b"\0\0\0\0\0\1\0\5ab"))], []),
+    "subscription with more bytes": (
+        "4.3.1",
+        [(encode_key(2, {"group": "g"}), subscribed(b"\0\1\0\0\0\1\0\1t\0\0\0\1uxx"))],
+        [],
+    ),
     "unknown key type": ("4.3.1", [(b"\0\x63\0\1g", b"\0\0")], []),
     "simple group replaced": ("4.3.1", [*SIMPLE, EPOCH], []),
     "simple group replaced, before 4.0": ("3.7.2 new", [*SIMPLE, EPOCH], [Note.TYPE]),
@@ -250,8 +275,9 @@ NOTES: dict[str, tuple[str, list[Item], list[Note]]] = {
     "twins, classic coordinator": (
         "3.9.2 classic",
         [(CLASSIC[0][0], classic_value([("a", "i"), ("b", "i")]))],
-        [],
+        [Note.INSTANCE_ID],
     ),
+    "twins, before 3.0": ("2.4.1", [(CLASSIC[0][0], classic_value([("a", "i"), ("b", "i")]))], []),
 }
 
 

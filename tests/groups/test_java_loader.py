@@ -246,19 +246,56 @@ def test_commits_of_a_share_group_are_stored_on_it() -> None:
     assert len(state.offsets) == 1
 
 
+CLASSIC_MEMBER = {
+    "memberId": "a",
+    "groupInstanceId": "i",
+    "clientId": "c",
+    "clientHost": "/h",
+    "rebalanceTimeout": 1,
+    "sessionTimeout": 1,
+    "subscription": b"",
+    "assignment": b"",
+}
+
+
 def test_two_members_with_one_instance_id_fail_the_load() -> None:
-    member = {
-        "memberId": "a",
-        "groupInstanceId": "i",
-        "clientId": "c",
-        "clientHost": "/h",
-        "rebalanceTimeout": 1,
-        "sessionTimeout": 1,
-        "subscription": b"",
-        "assignment": b"",
-    }
-    history = History().group(members=[member, member | {"memberId": "b"}], protocol="range", leader="a")
+    """Of the new coordinator, and of the classic one from 3.0 on, as on a broker of 3.9.2."""
+    members = [CLASSIC_MEMBER, CLASSIC_MEMBER | {"memberId": "b"}]
+    history = History().group(members=members, protocol="range", leader="a")
     assert "group instance id 'i'" in failure(history)
+    assert "group instance id 'i'" in failure(history, profile_for_release("3.0.0"))
+    assert "group instance id 'i'" in failure(history, profile_for_release("3.9.2", "classic"))
+    assert not history.replay(profile_for_release("2.8.2")).load_failures
+
+
+ONE_TOPIC = b"\0\0\0\0\0\1\0\1t"
+
+
+@pytest.mark.parametrize(
+    ("subscription", "stopped"),
+    [
+        (b"\0\0\xff\xff\xff\xff", ("2.7.2", "2.8.2", "3.9.2", "4.3.1")),
+        (b"\0\0\0\0\0\1\xff\xff", ("2.7.2", "2.8.2", "3.9.2", "4.3.1")),
+        (b"\0\0\0\0\0\1\0\5ab", ("2.8.2", "3.9.2", "4.3.1")),
+        (b"\0\0\0\0\0\5\0\1t", ("2.8.2", "3.9.2", "4.3.1")),
+        (b'{"topics":["t"]}', ("2.7.2", "2.8.2", "3.9.2", "4.3.1")),
+        (ONE_TOPIC + b"\0\0\0\x09", ("2.7.2", "2.8.2", "3.9.2", "4.3.1")),
+        (ONE_TOPIC, ()),
+        (ONE_TOPIC + b"\xff\xff\xff\xff", ()),
+        (b"", ()),
+        (b"s", ()),
+    ],
+)
+def test_subscriptions_that_stop_the_load(subscription: bytes, stopped: tuple[str, ...]) -> None:
+    """As brokers of 3.9.2, 4.1.1, 4.3.1 and 4.4.0 do (KAFKA-20570)."""
+    members = [CLASSIC_MEMBER | {"subscription": subscription}]
+    history = History().group(members=members, protocol="range", leader="a")
+    releases = ("2.6.3", "2.7.2", "2.8.2", "3.9.2", "4.3.1", "4.4.0")
+    failed = [one for one in releases if history.replay(profile_for_release(one)).load_failures]
+    assert failed == [*stopped]
+    for other in ({"protocol": None}, {"protocolType": "connect"}):
+        harmless = History().group(members=members, **({"protocol": "range", "leader": "a"} | other))
+        assert not harmless.replay(KAFKA_4_3).load_failures
 
 
 def test_a_streams_group_is_not_ready_without_a_validated_topology() -> None:
