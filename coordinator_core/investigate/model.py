@@ -15,9 +15,6 @@ from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
 OVERTAKEN = "commit-overtaken"
-SET_ANEW = frozenset({OVERTAKEN, "reset-undone-by-sync", "reset-without-effect"})
-"""Codes of explanations whose ``restore`` is not what the group held before them: the values of a transaction without
-effect, or of a reset that did not last."""
 
 
 class Event(NamedTuple):

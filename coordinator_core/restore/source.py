@@ -11,7 +11,7 @@ from functools import partial
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
-from coordinator_core.investigate.model import SET_ANEW, Explanation
+from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.words import count
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Record
@@ -156,27 +156,27 @@ def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: lis
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Loss of one group as an explanation has it: the keys, and the first record that did it."""
+    """Act of an explanation that took offsets of one group: the keys, and the record offset before which the group had
+    them (``Explanation.held_before``)."""
 
     group_id: str
     offsets_partition: int
     record_offset: int
     keys: frozenset[OffsetKey]
-    code: str
 
 
 def incidents_of(explanations: Sequence[Explanation]) -> list[Incident]:
-    """The worst of each group that has something to put back which it held; explanations come worst first."""
-    found: dict[str, Incident] = {}
+    """Of each group the worst kind that has something to put back which the group held; explanations come worst
+    first. A group may have several of that kind, such as offsets that expired one after the other."""
+    kinds: dict[str, str] = {}
+    found = []
     for one in explanations:
-        if one.group_id is None or one.offsets_partition is None or not one.restore or not one.evidence:
+        if one.group_id is None or one.offsets_partition is None or one.held_before is None:
             continue
-        if one.code in SET_ANEW:
-            continue
-        first = min(event.place.record_offset for event in one.evidence)
-        incident = Incident(one.group_id, one.offsets_partition, first, frozenset(one.restore), one.code)
-        found.setdefault(one.group_id, incident)
-    return list(found.values())
+        if kinds.setdefault(one.group_id, one.code) == one.code:
+            keys = frozenset(one.restore)
+            found.append(Incident(one.group_id, one.offsets_partition, one.held_before, keys))
+    return found
 
 
 def wanted_before(
@@ -188,8 +188,8 @@ def wanted_before(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Wanted:
-    """Values of the keys of each incident before its first record, with epoch and metadata; topic ids are those of the
-    records."""
+    """Values of the keys of each incident before its record, of several incidents the newest, with epoch and metadata;
+    topic ids are those of the records."""
     positions: dict[OffsetKey, Position] = {}
     types: dict[str, str] = {}
     for log in logs:

@@ -13,7 +13,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
 from tests.cases import CORPUS
 from tests.history.incidents import INCIDENTS, Incident
-from tests.history.logs import MINUTE, T0, Log
+from tests.history.logs import DAY, MINUTE, T0, Log
 
 Json = dict[str, Any]
 
@@ -155,6 +155,16 @@ def test_what_a_group_never_held_is_put_back_by_its_offset_and_is_no_point_of_th
     assert run([*words, "--against", log, "--format", "csv"]) == ExitCode.CLEAN
     assert capfd.readouterr().out == "x-plain-after,t-a,0,100\n"
     assert run(["restore", "plan", log, *group, "--before-incident", "--against", log]) == ExitCode.USAGE
+
+
+def test_what_went_at_two_times_comes_back_as_of_either(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An offset is committed again after it expired, and expires again: 50 and the 3 never stood at one time."""
+    log = Log().commit("a", {("orders", 0): 5, ("pay", 0): 3}).wait(8 * DAY)
+    log.tombstones("a", ("orders", 0), ("pay", 0), with_group=True).wait(DAY).commit("a", {("orders", 0): 50})
+    path = log.wait(8 * DAY).tombstones("a", ("orders", 0), with_group=True).write(tmp_path)
+    now = str(T0 + 18 * DAY)
+    document = planned(capfd, path, "--group", "a", "--before-incident", "--against", path, "--now-ms", now)
+    assert after(document) == {"a orders-0": 50, "a pay-0": 3}
 
 
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
