@@ -22,6 +22,7 @@ from coordinator_core.cluster.snapshot import (
     TOPICS_FILE,
     TOPOLOGY,
     CaptureDirectory,
+    Manifest,
 )
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
@@ -134,7 +135,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _check_cluster(previous: Mapping[str, Any] | None, cluster_id: str | None, output: str | Path) -> None:
+def _check_cluster(previous: Manifest | None, cluster_id: str | None, output: str | Path) -> None:
     if previous is not None and previous["cluster_id"] != cluster_id:
         raise UsageError(f"{output} holds a capture of cluster {previous['cluster_id']}; this one is {cluster_id}")
 
@@ -165,7 +166,7 @@ def _open(
     directory: CaptureDirectory,
     info: TopicInfo,
     ranges: Mapping[int, tuple[int, int]],
-    previous: Mapping[str, Any] | None,
+    previous: Manifest | None,
     options: CaptureOptions,
 ) -> list[Fetching]:
     """Every partition with the files of an earlier capture, as far as the cluster still has their batches."""
@@ -186,7 +187,7 @@ def _open(
     return states
 
 
-def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, place: str) -> None:
+def _check_topic(previous: Manifest | None, info: TopicInfo, place: str) -> None:
     for topic in previous["topics"] if previous is not None else []:
         if topic["topic"] == info.name and topic["topic_id"] != info.topic_id and topic["topic_id"] is not None:
             raise UsageError(
@@ -195,20 +196,16 @@ def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, place: str
             )
 
 
-def _distrust(previous: Mapping[str, Any] | None, topic: str, state: Fetching) -> None:
+def _distrust(previous: Manifest | None, topic: str, state: Fetching) -> None:
     """Let go of segments from the first one on that differs from the manifest of the earlier capture."""
-    for partition in _partitions_of(previous, topic):
-        for segment in partition["segments"] if partition["partition"] == state.partition else []:
-            base = segment["base_offset"]
-            if not state.files.check(base, segment["bytes"], segment["fingerprint"]):
-                state.notes.append(f"fetched again from offset {base}: its file was changed since then")
-                state.files.cut(end_offset=base)
-                return
-
-
-def _partitions_of(manifest: Mapping[str, Any] | None, topic: str) -> list[Mapping[str, Any]]:
-    topics = [] if manifest is None else manifest["topics"]
-    return [partition for each in topics if each["topic"] == topic for partition in each["partitions"]]
+    topics = [] if previous is None else previous["topics"]
+    held = [partition for each in topics if each["topic"] == topic for partition in each["partitions"]]
+    for segment in [row for each in held if each["partition"] == state.partition for row in each["segments"]]:
+        base = segment["base_offset"]
+        if not state.files.check(base, segment["bytes"], segment["fingerprint"]):
+            state.notes.append(f"fetched again from offset {base}: its file was changed since then")
+            state.files.cut(end_offset=base)
+            return
 
 
 def _adopt(client: Client, topic: str, state: Fetching) -> None:

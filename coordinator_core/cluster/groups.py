@@ -157,7 +157,8 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
             raise _missing_group(found.group_id)
         elif found.error_code not in (0, _GROUP_ID_NOT_FOUND):
             raise ClusterError(f"describing group {found.group_id!r}: {error_name(found.error_code)}")
-        elif found.group_state != _DEAD and not found.error_code:
+        # The new coordinator of 3.7 answers in lower case.
+        elif found.group_state.capitalize() != _DEAD and not found.error_code:
             group["state"] = group["state"] or found.group_state
             group["protocol_type"] = found.protocol_type
             group["members"] = len(found.members)

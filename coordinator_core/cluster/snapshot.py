@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict
 
 from coordinator_core import storage
 from coordinator_core.claims import Claim
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import ExitCode, RegroupError, UsageError, not_written
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.topology import is_topic_name
 
@@ -29,6 +29,31 @@ TOPOLOGY = TOPOLOGY_FILE
 GROUPS = "groups.json"
 CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
+
+
+class _Segment(TypedDict):
+    base_offset: int
+    bytes: int
+    fingerprint: str
+
+
+class _Partition(TypedDict):
+    partition: int
+    segments: list[_Segment]
+
+
+class _Topic(TypedDict):
+    topic: str
+    topic_id: str | None
+    partitions: list[_Partition]
+
+
+class Manifest(TypedDict):
+    """What the next capture into the directory relies on; other fields are for people."""
+
+    capture_version: int
+    cluster_id: str | None
+    topics: list[_Topic]
 
 
 class CaptureBusyError(RegroupError):
@@ -71,7 +96,7 @@ class CaptureDirectory:
         finally:
             os.close(handle)
 
-    def previous(self) -> Mapping[str, Any] | None:
+    def previous(self) -> Manifest | None:
         """The manifest of the capture before this one, also when that is being renewed."""
         return _manifest(self.path, self.place)
 
@@ -152,18 +177,21 @@ def _refuse_others(path: str, names: Collection[str]) -> None:
         raise UsageError(f"{path}: is not empty, and not a capture")
 
 
-def _manifest(directory: Path, place: str) -> Mapping[str, Any] | None:
+def _manifest(directory: Path, place: str) -> Manifest | None:
     file, path = directory / MANIFEST, storage.join(place, MANIFEST)
     if not file.exists():
         return None
     try:
-        document: Mapping[str, Any] = parse_json(bytes(storage.read(str(file))).decode())
+        document = parse_json(bytes(storage.read(str(file))).decode())
         version = document["capture_version"]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is not a capture's manifest") from None
     if version != CAPTURE_VERSION:
         raise UsageError(f"{path}: a capture of version {version}, this is for {CAPTURE_VERSION}")
-    return document
+    try:
+        return from_json(Manifest, document)
+    except ValueError as error:
+        raise UsageError(f"{path} is not a capture's manifest: {error}") from None
 
 
 __all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureBusyError", "CaptureDirectory"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socketserver
 import struct
 import threading
@@ -159,6 +160,24 @@ def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
         finally:
             # Ends the wait of a thread that still asks.
             client._net.stop()
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"topics": None}, "topics"),
+        ({"topics": [{"topic": "__consumer_offsets"}]}, "topic_id"),
+        ({"cluster_id": 7}, "cluster_id"),
+        ({"capture_version": 2}, "version 2, this is for 1"),
+    ],
+)
+def test_a_manifest_that_no_capture_wrote_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+    manifest: dict[str, object] = {"capture_version": 1, "cluster_id": None, "topics": []}
+    (tmp_path / "capture.json").write_text(json.dumps(manifest))
+    assert CaptureDirectory(tmp_path).previous() == manifest
+    (tmp_path / "capture.json").write_text(json.dumps(manifest | changed))
+    with pytest.raises(UsageError, match=said):
+        CaptureDirectory(tmp_path).previous()
 
 
 @pytest.mark.parametrize("topic", ["../x", "/x", "a/b", ".", "..", "", "a\nb", "a" * 250])
