@@ -98,7 +98,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
             f" That takes an offsets.retention.minutes of {first.age_ms // MINUTE_MS:,} or less; else it was {others}: "
             "the log does not decide."
         )
-    elif kind is EndKind.EXPIRY and EndKind.TOPIC_DELETION in end.others:
+    elif kind is EndKind.EXPIRY and first.age_ms is not None and EndKind.TOPIC_DELETION in end.others:
         others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
         default = span(case.profile.expiry.default_offsets_retention_ms)
         verdict += (

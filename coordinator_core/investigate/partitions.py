@@ -346,13 +346,16 @@ def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
     first = history.clock
     if first is None:
         return
-    gone = [
-        removal.place
-        for group in history.groups.values()
-        for removal in group.removals
-        if removal.place.record_offset < first.place.record_offset
-        and removal.place.timestamp_ms > first.place.timestamp_ms
-    ]
+    gone = sorted(
+        (
+            removal.place
+            for group in history.groups.values()
+            for removal in group.removals
+            if removal.place.record_offset < first.place.record_offset
+            and removal.place.timestamp_ms > first.place.timestamp_ms
+        ),
+        key=attrgetter("record_offset"),
+    )
     verdict = (
         f"The clock of a coordinator of offsets partition {history.offsets_partition} was wrong: record "
         f"{first.place.record_offset} is stamped {moment(first.place.timestamp_ms)}, {span(first.back_ms)} before an "
