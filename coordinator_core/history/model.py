@@ -11,10 +11,7 @@ from typing import NamedTuple
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
 from coordinator_core.lifecycle.expiry import Condition
 from coordinator_core.merge.packed import PackedText
-from coordinator_core.releases import Profile, Release
-
-EPOCH_OF_EACH_TRANSACTION = Release.parse("4.0")
-"""Release from which on each transaction has a producer epoch of its own (KIP-890)."""
+from coordinator_core.releases import Profile
 
 
 class Place(NamedTuple):
@@ -299,7 +296,7 @@ class GroupHistory:
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
     producers: dict[int, list[tuple[int, Place]]] = field(default_factory=dict)
     """Epochs of producers with commits of the group in transactions, by producer id, each with its first commit; none
-    by the rules of a release in which each transaction has its own (:data:`EPOCH_OF_EACH_TRANSACTION`)."""
+    by the rules of a release that bumps them for each transaction."""
     assigned: Place | None = None
     """Newest record of what members of a KIP-848 group own."""
     members: tuple[Member, ...] = ()

@@ -19,7 +19,6 @@ from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, 
 from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
-    EPOCH_OF_EACH_TRANSACTION,
     Aborts,
     Change,
     ChangeKind,
@@ -160,7 +159,7 @@ class HistoryReader:
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
         # The Java coordinator writes commits of several requests into one batch.
         self._batch_is_request = profile.loader is Loader.SCALA
-        self._notes_epochs = profile.release < EPOCH_OF_EACH_TRANSACTION
+        self._notes_epochs = not profile.bumps_transaction_epochs
         self._requests: dict[tuple[str, int], list[Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
         self._course = Course(self._history)

@@ -16,7 +16,6 @@ from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
-from coordinator_core.releases import Release
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _ABORTED = 5
@@ -25,8 +24,6 @@ _SHOWN = 8
 _AT_LEAST_TWO = 2
 _EPOCHS = 6
 """Epochs of a producer within an hour."""
-_EACH_TRANSACTION = Release.parse("4.0")
-"""From this release on transactions may have an epoch each (KIP-890)."""
 _STARTS = 5
 """Starts of a whole group without progress: a deployment is one or two."""
 _TYPES = 3
@@ -84,8 +81,8 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
 
 def _fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """A transactional id that is initialised again and again: each time what was under way is aborted."""
-    if case.profile.release >= _EACH_TRANSACTION:
-        return  # Each transaction has an epoch of its own.
+    if case.profile.bumps_transaction_epochs:
+        return
     for producer_id, epochs in group.producers.items():
         close = next(
             (

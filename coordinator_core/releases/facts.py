@@ -273,6 +273,9 @@ class Profile:
     subscription_reading: SubscriptionReading
     """Of a ``consumer`` member's subscription, when its classic group is loaded (``computeSubscribedTopics``)."""
 
+    bumps_transaction_epochs: bool
+    """Each transaction has a producer epoch of its own (``transaction.version`` 2, KIP-890)."""
+
     minus_one_expires: bool
     """An expire timestamp of -1 is taken for a time (KAFKA-8069)."""
 

@@ -87,6 +87,7 @@ _FIRST_CLASSIC = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     refuses_duplicate_instances=False,
     subscription_reading=SubscriptionReading.HARMLESS,
+    bumps_transaction_epochs=False,
     minus_one_expires=False,
     tombstone_drops_pending=False,
     newest_message_format=0,
@@ -138,6 +139,7 @@ _FIRST_NEW = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     refuses_duplicate_instances=True,
     subscription_reading=SubscriptionReading.VALIDATED,
+    bumps_transaction_epochs=False,
     minus_one_expires=False,
     tombstone_drops_pending=False,
     newest_message_format=2,
@@ -198,6 +200,10 @@ def _validates_subscriptions(was: Profile) -> Profile:
 
 def _protects_and_validates(was: Profile) -> Profile:
     return _validates_subscriptions(_rebalance_protects(was))
+
+
+def _bumps_transaction_epochs(was: Profile) -> Profile:
+    return replace(was, bumps_transaction_epochs=True)
 
 
 def _keeps_protocol_type(was: Profile) -> Profile:
@@ -420,8 +426,9 @@ LINES: Final = (
     Line(
         "4.0",
         "4.0.2",
+        classic=_bumps_transaction_epochs,
         new=lambda was: replace(
-            was,
+            _bumps_transaction_epochs(was),
             known_key_types=was.known_key_types | {16} | SHARE_KEY_TYPES,
             reads_unknown_versions=False,
             value_layout=ValueLayout.SHARE_4_0,
