@@ -26,6 +26,7 @@ from spark_apps.exits import App
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from coordinator_core.fold.pin import Pin
     from coordinator_core.log.types import Snapshot
     from coordinator_core.reports.history_publish import PartFile
     from coordinator_core.rules.beside import Beside
@@ -56,7 +57,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.history.parts import Asked
-    from coordinator_core.ingest.unknown import is_unknown
+    from coordinator_core.ingest.unknown import directory_damage
     from coordinator_core.releases import profile_from_label
     from coordinator_core.reports.history_publish import HistoryWriter, place_beside
     from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -67,10 +68,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
     began = time.perf_counter()
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    snapshot, beside = _source(arguments)
+    pin, beside = _source(arguments)
+    snapshot, on_damage = pin.snapshot, OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage)
+    damage = directory_damage(snapshot, on_damage)
     if arguments.run is not None and profile is None:
         profile = profile_from_label(open_run(arguments.run).profile)
-    output, run_id = arguments.output or place_beside(arguments.run), arguments.run_id
+    output, run_id = arguments.output or place_beside(open_run(arguments.run).path), arguments.run_id
     if arguments.output is None and run_id is None:
         run_id = new_run_id()
     if run_id is not None:
@@ -92,15 +95,15 @@ def execute(arguments: argparse.Namespace) -> None:
             asked = Asked(
                 chosen,
                 snapshot.topic_names,
-                OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage),
+                on_damage,
                 frozenset(arguments.group) or None,
                 arguments.offsets_retention_ms or configured_retention_ms(topics),
                 transactional_ids,
             )
-            parts, damage = write_in_tasks(session.context, snapshot, HistoryTask(asked, output))
+            parts, found = write_in_tasks(session.context, pin, HistoryTask(asked, output))
         finally:
             session.stop()
-        damage = [*filter(is_unknown, snapshot.damage), *damage]
+        damage += found
         document = writer.commit(
             parts,
             {
@@ -122,19 +125,19 @@ def execute(arguments: argparse.Namespace) -> None:
     session.close()
 
 
-def _source(arguments: argparse.Namespace) -> tuple[Snapshot, Beside]:
-    """The snapshot, and the files beside it; of a run no more than it has read."""
-    from coordinator_core.fold.pin import check_pin, read_pin
+def _source(arguments: argparse.Namespace) -> tuple[Pin, Beside]:
+    """The snapshot, and the files beside it; of a run no more than it has read, with the fingerprints of that."""
+    from coordinator_core.fold.pin import Pin, check_pin, read_pin
     from coordinator_core.log.discovery import discover
     from coordinator_core.replay.writer import refuse_other_rules
     from coordinator_core.rules.beside import beside_log, beside_run
-    from coordinator_core.runs.inputs import snapshot_of_run
+    from coordinator_core.runs.inputs import pin_of_run
     from coordinator_core.runs.read import open_run
 
     if arguments.run is not None:
         run = open_run(arguments.run)
         run.refuse_other_rules()
-        return snapshot_of_run(run), beside_run(run)
+        return pin_of_run(run), beside_run(run)
     if arguments.pin is not None:
         pin = read_pin(arguments.pin)
         check_pin(pin)
@@ -142,28 +145,30 @@ def _source(arguments: argparse.Namespace) -> tuple[Snapshot, Beside]:
     else:
         snapshot = discover(arguments.snapshot)
     refuse_other_rules(snapshot)
-    return snapshot, beside_log(snapshot.sources)
+    return Pin(snapshot), beside_log(snapshot.sources)
 
 
 def write_in_tasks(
-    context: SparkContext, snapshot: Snapshot, rules: HistoryTask, bytes_per_task: int | None = None
+    context: SparkContext, source: Snapshot | Pin, rules: HistoryTask, bytes_per_task: int | None = None
 ) -> tuple[list[PartFile], list[Any]]:
     """The files of the table, and the damage that was read past, by offsets partition.
 
-    Small partitions share a task up to ``bytes_per_task`` (default: as suits the session). Raises the error of the
-    first partition that cannot be read.
+    Segments of which ``source`` has a fingerprint must have it. Small partitions share a task up to ``bytes_per_task``
+    (default: as suits the session). Raises the error of the first partition that cannot be read.
     """
+    from coordinator_core.fold.pin import Pin, snapshot_of
     from coordinator_core.fold.tasks import packed
     from spark_apps.engine import in_tasks
-    from spark_apps.history_tasks import Again, judge_partition, take_partitions
+    from spark_apps.history_tasks import Again, Work, judge_partition, take_partitions
     from spark_apps.packing import task_bytes
 
-    logs = snapshot.partitions
+    logs = snapshot_of(source).partitions
+    fingerprints = source.fingerprints if isinstance(source, Pin) else {}
     sizes = [log.size for log in logs]
     limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
-    works = [logs[run.start : run.stop] for run in packed(sizes, limit)]
+    works = [Work.of(logs[run.start : run.stop], fingerprints) for run in packed(sizes, limit)]
     # The largest first, so that none is left alone in the end.
-    order = sorted(range(len(works)), key=lambda at: -sum(log.size for log in works[at]))
+    order = sorted(range(len(works)), key=lambda at: -sum(log.size for log in works[at].logs))
     done = in_tasks(context, partial(take_partitions, rules=rules), [works[at] for at in order])
     answers = [answer for _, answer in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
     _raise_first(answers)
@@ -171,7 +176,7 @@ def write_in_tasks(
     again = [
         (answer.records[log.offsets_partition], Again(log, answer.special, lessons))
         for work, answer in zip(works, answers, strict=True)
-        for log in work
+        for log in work.logs
         if log.offsets_partition in answer.records
     ]
     again.sort(key=lambda item: -item[0])

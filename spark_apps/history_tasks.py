@@ -6,9 +6,10 @@ Spark took count. Input that cannot be read is an answer, not an exception.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Self
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.parts import THREADS, Asked, first_part, learned_from, second_part, take
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.reports.history_publish import PartFile, write_part
+from coordinator_core.runs.inputs import check_bytes
 from coordinator_core.runs.table_directory import message_path
 
 _SPECIAL = pa.schema({"offsets_partition": pa.int32(), "group_id": pa.string(), "records": pa.int64()})
@@ -29,6 +31,19 @@ class HistoryTask:
 
     asked: Asked
     directory: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """Partitions that follow each other, with the fingerprints of their segments as far as they are known, by path."""
+
+    logs: tuple[PartitionLog, ...]
+    fingerprints: Mapping[str, str]
+
+    @classmethod
+    def of(cls, logs: Sequence[PartitionLog], fingerprints: Mapping[str, str]) -> Self:
+        paths = [segment.path for log in logs for segment in log.segments]
+        return cls(tuple(logs), {path: fingerprints[path] for path in paths if path in fingerprints})
 
 
 @dataclass
@@ -49,13 +64,14 @@ class Answer:
     failures: dict[int, DamagedInputError | UsageError] = field(default_factory=dict)
 
 
-def take_partitions(logs: Sequence[PartitionLog], rules: HistoryTask) -> Answer:
-    """Read partitions that follow each other, and write the first part of their rows."""
+def take_partitions(work: Work, rules: HistoryTask) -> Answer:
+    """Read partitions, and write the first part of their rows."""
     answer, lessons, special = Answer(), Lessons(), dict[int, dict[str, int]]()
     with ThreadPoolExecutor(THREADS) as thread:
-        for log in logs:
+        for log in work.logs:
             number, damage = log.offsets_partition, list[Damage]()
             try:
+                check_bytes(log.segments, work.fingerprints)
                 taken = take(log, rules.asked, lessons, thread, damage)
                 for _ in learned_from(taken, rules.asked, lessons):
                     pass

@@ -7,9 +7,9 @@ from dataclasses import asdict
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.source import log_of, open_snapshot, warn_about_damage
-from coordinator_core.errors import Damage, UsageError
-from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
+from coordinator_core.errors import UsageError
+from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.replay.explain import Event, Subject, explain_partition
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 
@@ -25,8 +25,9 @@ def explain_command(
 ) -> None:
     """Print the records and transactions that made the state of GROUP, in log order, with their effect."""
     subject = _subject(group_id, topic)
-    snapshot, profile = open_snapshot(*log_of(paths, options))
-    damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
+    snapshot, options = open_log(paths, options)
+    damage = directory_damage(snapshot, options.on_damage)
+    profile = profile_of(snapshot, options)
     events = [
         event
         for log in snapshot.partitions

@@ -11,17 +11,17 @@ from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_opt
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import (
     found_beside,
-    log_of,
-    open_snapshot,
-    refuse_other_rules,
+    open_log,
+    profile_of,
     warn_about_damage,
 )
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts
-from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.history_file import write_history
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
@@ -52,7 +52,7 @@ def history_command(
     """Write the table ``history`` of all groups: every value of every offset key, how long it was valid, who committed
     it, and what ended it.
 
-    Of a RUN, the logs that it was made from are read again.
+    Of a RUN, the logs that it was made from are read again, as far as it has read them.
     """
     if options.engine is Engine.SPARK:
         arguments = _arguments(paths, output, groups, offsets_retention_ms, options)
@@ -62,12 +62,12 @@ def history_command(
         return
     keep_freed_memory()
     beside = found_beside(paths)
-    paths, options = log_of(paths, options)
-    refuse_other_rules(paths)
-    snapshot, profile = open_snapshot(paths, options)
+    snapshot, options = open_log(paths, options)
+    refuse_other_rules(snapshot)
+    damage = directory_damage(snapshot, options.on_damage)
+    profile = profile_of(snapshot, options)
     check_output_outside(output, source_directories(snapshot))
     topics = None if beside.topics is None else read_topics(beside.topics)
-    damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     asked = Asked(
         profile,
         snapshot.topic_names,

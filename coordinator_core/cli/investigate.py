@@ -20,13 +20,14 @@ from coordinator_core.cli.options import (
     write_pieces,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import found_beside, log_of, open_snapshot, refuse_other_rules, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_log, profile_of, warn_about_damage
 from coordinator_core.cli.undo import undo_of
-from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.investigate.investigate import LARGE_BYTES, investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
+from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -65,18 +66,18 @@ def investigate_command(
     """Explain the troubles of GROUP, or of the whole cluster, worst first: verdict, what led there, which records show
     it, what it is not, what to do now, and what to save before it goes.
 
-    Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
+    Of a RUN, the logs that it was made from are read again, as far as it has read them. CSV is what to put back, for
     kafka-consumer-groups --from-file; HTML is one page with pictures, which needs nothing but itself.
     """
     wanted = _codes(symptom)
     beside = found_beside(paths)
     topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
     topics = None if topics_path is None else read_topics(topics_path)
-    paths, options = log_of(paths, options)
-    refuse_other_rules(paths)
-    snapshot, profile = open_snapshot(paths, options)
+    snapshot, options = open_log(paths, options)
+    refuse_other_rules(snapshot)
+    damage = directory_damage(snapshot, options.on_damage)
+    profile = profile_of(snapshot, options)
     brokers = None if topology is None else load_topology(Path(topology))
-    damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     if not groups and (size := size_of(snapshot)) > LARGE_BYTES:
         note(f"regroup: {size / 1e6:,.0f} MB are read in portions of groups, some MB a second; --group takes seconds")
     found = investigate(
@@ -116,9 +117,9 @@ def investigate_command(
         found,
         profile=profile.label,
         now_ms=options.now_ms,
-        sources=paths,
+        sources=snapshot.sources,
         of_groups=bool(groups),
-        undo=undo_of(paths, options.profile, options.on_damage, brokers),
+        undo=undo_of(snapshot.sources, options.profile, options.on_damage, brokers),
     )
     if output is not None:
         note(f"regroup: the page is {write_investigation(output, forms)}")

@@ -28,7 +28,7 @@ from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
-from coordinator_core.rules.beside import FOUND_LOG_BYTES
+from coordinator_core.rules.beside import FOUND_LOG_BYTES, walked_over
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures_publish import figure_files
@@ -101,12 +101,14 @@ class Given:
 def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **options: Any) -> Given:
     """The values of :func:`reconcile_options`; files beside the run that are not named are taken, too."""
     given = Given(**options)
-    found, before = found_beside([run]), previous_run(open_run(run))
-    log = () if no_log else given.log or found.log
-    too_large = None if no_log or given.log else found.too_large(in_tasks=engine is not Engine.LOCAL)
-    if too_large is not None:
-        log = ()
-        note(f"regroup: {too_large}")
+    found, opened = found_beside([run]), open_run(run)
+    before = previous_run(opened)
+    log = () if no_log else given.log
+    if not no_log and not log:
+        found = walked_over(opened, found, in_tasks=engine is not Engine.LOCAL)
+        log = found.log
+        for text in found.notes:
+            note(f"regroup: {text}")
     return replace(
         given,
         topics_file=given.topics_file or found.topics,

@@ -23,7 +23,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
-from coordinator_core.cli.source import load_source, log_of, open_snapshot, warn_about_damage
+from coordinator_core.cli.source import load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
@@ -73,6 +73,7 @@ from coordinator_core.restore.target import (
 from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
+from coordinator_core.runs.local import check_source
 from coordinator_core.runs.read import is_one_run, is_run, open_run
 from coordinator_core.topology import load_topology
 from coordinator_core.untrusted import INT32_END, visible, whole_number
@@ -371,9 +372,9 @@ def _wanted(
         source = load_source(paths, options, long_texts=texts)
         states, ids = source.states, _ids(source.topic_names)
         return wanted_of(states, ids, cluster_id, _offsets_partitions(paths, states, options), groups, texts), name
-    log_paths, log_options = log_of(paths, options)
-    snapshot, profile = open_snapshot(log_paths, log_options)
-    damage: list[Damage] = []
+    snapshot, log_options = open_log(paths, options)
+    damage = list(check_source(snapshot, options.on_damage))
+    profile = profile_of(snapshot, log_options)
     found = _at(paths, snapshot, profile, point, groups, log_options, cluster_id, damage)
     warn_about_damage(damage, options.on_damage)
     return found, f"{name} {_point_name(point)}"

@@ -20,6 +20,7 @@ from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
+from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, is_one_run, open_run
@@ -109,19 +110,24 @@ def already_replayed(run: Run) -> UsageError:
     return UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
 
 
-def log_of(paths: Sequence[str], options: ReplayOptions) -> tuple[tuple[str, ...], ReplayOptions]:
-    """Paths of a snapshot; of a run, those of the logs that it was made from, read by its profile unless one is asked
-    for."""
+def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, ReplayOptions]:
+    """Discover a snapshot; of a run, the logs that it was made from as far as it has read them, which are to be read by
+    its profile unless one is asked for."""
     if not is_one_run(paths):
-        return tuple(paths), options
+        return discover(paths), options
     run = open_run(paths[0])
     profile = options.profile or profile_from_label(run.profile)
-    return tuple(run.manifest["sources"]), replace(options, profile=profile)
+    return snapshot_of_run(run), replace(options, profile=profile)
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
-    """Discover a snapshot and settle the profile: the one asked for, or the one inferred from the records."""
+    """Discover a snapshot and settle the profile."""
     snapshot = discover(paths)
+    return snapshot, profile_of(snapshot, options)
+
+
+def profile_of(snapshot: Snapshot, options: ReplayOptions) -> Profile:
+    """The profile that was asked for, or the one inferred from the records."""
     profile = options.profile
     if profile is None:
         # Loading the kernels takes time that reading a run need not.
@@ -129,7 +135,7 @@ def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapsho
 
         profile = infer_profile(snapshot.partitions)
         note(f"regroup: profile {profile.label}, told from the records")
-    return snapshot, profile
+    return profile
 
 
 def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:

@@ -15,7 +15,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option
-from coordinator_core.cli.source import load_source, log_of, open_snapshot
+from coordinator_core.cli.source import load_source, open_log
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
@@ -59,10 +59,10 @@ def stats_command(
     client; what keeps the broker's cleaner from it; what compaction would leave.
 
     The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
-    are read again.
+    are read again, as far as it has read them.
     """
     source = load_source(paths, options)
-    snapshot, _ = open_snapshot(*log_of(paths, options))
+    snapshot, _ = open_log(paths, options)
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)

@@ -15,6 +15,7 @@ from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import transaction_directories
+from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.read import Run
 
 FOUND_LOG_BYTES = 64 << 20
@@ -88,6 +89,23 @@ def beside_run(run: Run) -> Beside:
         notes = ("the log has grown since the run was made: the files beside it are of another time",)
         return replace(found, notes=notes)
     return replace(beside_log(sources), log_bytes=found.log_bytes, partition_bytes=found.partition_bytes)
+
+
+def walked_over(run: Run, found: Beside, *, in_tasks: bool) -> Beside:
+    """``found`` beside ``run`` with the log only if it is to be walked over; ``notes`` say why it is not.
+
+    Where its bytes are not those that the run has read, the files beside it are of another time, too.
+    """
+    if not found.log:
+        return replace(found, notes=())
+    too_large = found.too_large(in_tasks=in_tasks)
+    if too_large is not None:
+        return replace(found, log=(), notes=(too_large,))
+    try:
+        snapshot_of_run(run)
+    except UsageError as error:
+        return Beside(notes=(str(error),))
+    return replace(found, notes=())
 
 
 def _directories(paths: Sequence[str]) -> list[str]:

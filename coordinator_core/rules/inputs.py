@@ -8,12 +8,12 @@ from pathlib import Path
 
 from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import logs_of
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.rules.transaction_log import TransactionLog, read_transaction_log
+from coordinator_core.runs.inputs import pin_of_run
 from coordinator_core.runs.read import Run, open_run
 
 
@@ -61,7 +61,7 @@ class Inputs:
         )
         made.run.refuse_other_rules()
         if log:
-            logs_of(log, made.run)
+            pin_of_run(made.run, log)
         return made
 
     def facts(self, partitions: Collection[int] | None = None) -> Facts:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.errors import UsageError
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.log.batch import control_type
-from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
@@ -22,7 +20,7 @@ from coordinator_core.records.schemas import CURRENT_LAYOUT
 from coordinator_core.releases import OFFSET_KEY_TYPES
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.needs import Need
-from coordinator_core.runs.read import Run
+from coordinator_core.runs.inputs import snapshot_of_run
 
 Place = tuple[int, int]
 """Offsets partition and record offset."""
@@ -70,7 +68,8 @@ def scan_log(facts: Facts) -> LogScan:
 
 def _scan(facts: Facts) -> LogScan:
     scan = LogScan()
-    for log, end_offset in logs_of(facts.extra[Need.LOG], facts.run):
+    cut = facts.run.manifest["cut"]
+    for log in snapshot_of_run(facts.run, facts.extra[Need.LOG]).partitions:
         deletions, partition = Deletions(), _PartitionScan(scan, log)
         history = read_history(
             log,
@@ -80,7 +79,7 @@ def _scan(facts: Facts) -> LogScan:
             topic_names=facts.run.topic_names,
             on_damage=OnDamage.SALVAGE,
             damage=[],
-            end_offset=end_offset,
+            end_offset=cut[str(log.offsets_partition)]["log_end_offset"],
             seen=partition.batch,
         )
         partition.finish()
@@ -89,21 +88,6 @@ def _scan(facts: Facts) -> LogScan:
         settle_origins(groups)
         scan.histories.extend(groups)
     return scan
-
-
-def logs_of(paths: Sequence[str], run: Run) -> list[tuple[PartitionLog, int]]:
-    """The partitions of the snapshot at ``paths`` that ``run`` has read, and up to which record offset.
-
-    Raises :class:`UsageError` when one is not there.
-    """
-    logs = {log.offsets_partition: log for log in discover(paths).partitions}
-    found = []
-    for name, bounds in run.manifest["cut"].items():
-        log = logs.get(int(name))
-        if log is None:
-            raise UsageError(f"{', '.join(paths)} does not hold offsets partition {name}, which the run has read")
-        found.append((log, int(bounds["log_end_offset"])))
-    return found
 
 
 class _PartitionScan:

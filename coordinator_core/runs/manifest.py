@@ -15,6 +15,7 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.replay.writer import KAFKA, REDPANDA, redpanda_num_partitions
+from coordinator_core.runs.place import absolute
 from coordinator_core.runs.publish import Manifest
 
 
@@ -86,10 +87,10 @@ class ReplayFacts:
             "fold_cache": {use.value: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
             "offsets_topic_num_partitions": count,
             "written_by": writer,
-            "sources": list(self.snapshot.sources),
+            "sources": [absolute(path) for path in self.snapshot.sources],
             "inputs": [
                 {
-                    "path": segment.path,
+                    "path": absolute(segment.path),
                     "offsets_partition": segment.offsets_partition,
                     "fingerprint": fingerprints[segment.path],
                     "bytes": segment.size,
@@ -106,7 +107,7 @@ class ReplayFacts:
                 for partition, (start, end) in sorted(cuts.items())
             },
             "topic_names": dict(sorted(names.items())),
-            "damage": [damage.as_dict() for damage in self.damage],
+            "damage": [damage.as_dict() | {"path": absolute(damage.path)} for damage in self.damage],
             "load_failures": sum(partition.load_failures for partition in self.partitions),
             "carried_records": sum(partition.carried_records for partition in self.partitions),
         }

@@ -19,6 +19,7 @@ from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition, RowBlocks
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
+from coordinator_core.runs.place import absolute
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, Tables, merged_tables, offset_rows
 
@@ -50,7 +51,7 @@ def merge_results(
         for result in results:
             segment, fold = result.segment, result.fold
             row = _segment_row(result)
-            rows.append(_joined(rows.pop(), row) if rows and rows[-1]["path"] == segment.path else row)
+            rows.append(_joined(rows.pop(), row) if rows and rows[-1]["path"] == row["path"] else row)
             fingerprints[segment.path] = result.fingerprint
             damage.extend(result.damage)
             cache_uses[result.cache_use] += result.is_last
@@ -109,7 +110,7 @@ def _segment_row(result: SegmentResult) -> Row:
     segment, fold = result.segment, result.fold
     row: Row = {
         "offsets_partition": segment.offsets_partition,
-        "path": segment.path,
+        "path": absolute(segment.path),
         "base_offset": segment.base_offset,
         "size_bytes": segment.size,
         "fingerprint": result.fingerprint,
@@ -134,17 +135,15 @@ def _segment_row(result: SegmentResult) -> Row:
 
 def _joined(row: Row, later: Row) -> Row:
     """The row of a segment of which ``later`` tells the rest."""
-    first, last = (
-        [found for found in (row.get(name), later.get(name)) if found is not None]
-        for name in ("first_timestamp_ms", "last_timestamp_ms")
-    )
+    parts = [part for part in (row, later) if part["records"] > part["control_records"]]
+    first, last = ([part[name] for part in parts] for name in ("first_timestamp_ms", "last_timestamp_ms"))
     return later | {
         **{name: row[name] + later[name] for name in ("batches", "records", "control_records")},
         **{name: sorted({*row[name], *later[name]}) for name in ("codecs", "formats")},
         "record_offset": row.get("record_offset"),
         "next_offset": later.get("next_offset") or row.get("next_offset"),
-        "first_timestamp_ms": min(first, default=None),
-        "last_timestamp_ms": max(last, default=None),
+        "first_timestamp_ms": None if None in first else min(first, default=None),
+        "last_timestamp_ms": max((time for time in last if time is not None), default=None),
     }
 
 

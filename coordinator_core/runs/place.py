@@ -98,6 +98,13 @@ def directories_of(path: str) -> list[str]:
     ]
 
 
+def absolute(path: str) -> str:
+    """``path`` as a manifest keeps it: relative to no directory, since its readers may work in another one."""
+    if not storage.is_local(path) or (local := storage.local_path(path)).is_absolute():
+        return path
+    return str(local.absolute())
+
+
 def check_output_outside(output: str, sources: Iterable[str]) -> None:
     """:class:`UsageError` when ``output`` lies in one of ``sources``: a snapshot is never written to."""
     target = _canonical(output)

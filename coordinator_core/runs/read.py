@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -241,7 +242,20 @@ def open_run(path: str) -> Run:
         check_manifest(manifest)
     except ValueError as error:
         raise RunError(f"{path}: {MANIFEST} is not the manifest of a run: {error}") from None
-    return Run(path, manifest)
+    return Run(_named(path, manifest), manifest)
+
+
+def _named(path: str, manifest: Manifest) -> str:
+    """``path`` if it ends in cluster, window and id of the run; of ``.``, ``RUN/.`` or a link the real one.
+
+    Other runs of the cluster, and what is kept about this one, are found by it.
+    """
+    window_path, run_id = storage.split(path)
+    cluster_path, window = storage.split(window_path)
+    names = (storage.split(cluster_path)[1], window, run_id)
+    if not storage.is_local(path) or names == (manifest["cluster"], manifest["window"], manifest["run_id"]):
+        return path
+    return os.path.realpath(storage.local_path(path))
 
 
 def resolve_latest(output: str, cluster: str) -> Run:

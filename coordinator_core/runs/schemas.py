@@ -322,7 +322,7 @@ SEGMENTS = _table(
     "segment files, and the parts read of them",
     ("offsets_partition", "base_offset", "path"),
     *_coordinates("base offset of the first batch; null without batches", null=True),
-    _column("path", TEXT, "path or URI, as it was given"),
+    _column("path", TEXT, "absolute path, or URI"),
     _column("base_offset", LONG, "base offset of the segment"),
     _column("size_bytes", LONG, "pinned size"),
     _column(

@@ -58,7 +58,7 @@ def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
 def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core import storage
     from coordinator_core.errors import UsageError
-    from coordinator_core.rules.beside import beside_run
+    from coordinator_core.rules.beside import beside_run, walked_over
     from coordinator_core.rules.inputs import app_arguments
     from coordinator_core.rules.previous import previous_run
     from coordinator_core.runs.place import REPORTS_DIRECTORY, beside
@@ -69,9 +69,9 @@ def _request(cluster: Cluster, path: str) -> Request:
     # Its report, gate and asset would be those of this cluster, its ``latest.json`` that of the other.
     if (owner := run.manifest["cluster"]) != cluster.name:
         raise UsageError(f"{path} is a run of cluster {owner!r}, not of {cluster.name!r}")
-    before, found = previous_run(run), beside_run(run)
-    too_large = found.too_large(in_tasks=True)
-    for text in (*found.notes, *([] if too_large is None else [too_large])):
+    path, before, beside_log = run.path, previous_run(run), beside_run(run)
+    found = walked_over(run, beside_log, in_tasks=True)
+    for text in (*beside_log.notes, *found.notes):
         log.info("%s", visible(text))
     directory = beside(path, REPORTS_DIRECTORY)
     topics = found.topics if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
@@ -79,7 +79,7 @@ def _request(cluster: Cluster, path: str) -> Request:
     given = {
         "topics_file": topics,
         "against": None if before is None else before.path,
-        "log": found.log if too_large is None else (),
+        "log": found.log,
         "transaction_log": found.transaction_log,
         "settings_file": cluster.rules,
     }

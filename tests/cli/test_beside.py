@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules import beside
 from coordinator_core.rules.catalogue import RULES
+from coordinator_core.runs.read import open_run
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
-from tests.log.builders import NOW_MS, write_partition
+from tests.log.builders import NOW_MS, segment_name, write_partition
 from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, pending, topic, transaction
 
 NOW = ["--now-ms", str(NOW_MS + 1000)]
@@ -147,6 +150,74 @@ def test_a_log_that_was_written_to_since_is_of_another_time(tmp_path: Path, capf
     rewritten, said = answer(capfd, "reconcile", now)
     assert "has been rewritten since" in said
     assert rewritten["log"] is None
+
+
+def test_other_bytes_of_the_same_size_are_another_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of such a log nothing is told as if the run had it: not as findings, nor by what reads it again."""
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    now = published(snapshot, tmp_path / "runs", capfd, NOW_MS)
+    (segment,) = (tmp_path / "capture/__consumer_offsets-0").glob("*.log")
+    size = segment.stat().st_size
+    write_partition(tmp_path / "capture", {0: log_of(classic("e"), commit("e"))})
+    assert segment.stat().st_size == size
+    document, said = answer(capfd, "reconcile", now)
+    rewritten = f"has been rewritten since: {segment}: other bytes are in its first {size}"
+    assert rewritten in said
+    assert (document["log"], document["topics"], document["transaction_log"]) == (None, None, None)
+    for command in (
+        ["reconcile", now, "--log", snapshot],
+        ["history", now, "--output", str(tmp_path / "history.parquet")],
+        ["explain", now, "--group", "e"],
+        ["investigate", now],
+        ["stats", now],
+        ["restore", "plan", now, "--before-record", "0:1", "--all-groups", "--against", now],
+    ):
+        assert run(command) == 2, command
+        out, said = capfd.readouterr()
+        assert (out, rewritten in said) == ("", True), command
+    assert not (tmp_path / "history.parquet").exists()
+
+
+def test_a_run_finds_its_log_from_any_directory(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, group in (("a", "g"), ("b", "e")):
+        write_partition(tmp_path / name / "log", {0: log_of(classic(group), commit(group))})
+    monkeypatch.chdir(tmp_path / "a")
+    path = published("log", tmp_path / "runs", capfd, NOW_MS)
+    manifest = json.loads((Path(path) / "manifest.json").read_text())
+    log = str(tmp_path / "a/log")
+    segment = f"{log}/__consumer_offsets-0/{0:020d}.log"
+    assert (manifest["sources"], [entry["path"] for entry in manifest["inputs"]]) == ([log], [segment])
+    assert open_run(path).table("segments")["path"].to_pylist() == [segment]
+    monkeypatch.chdir(tmp_path / "b")
+    assert answer(capfd, "reconcile", path)[0]["log"]["path"] == log
+    told, _ = answer(capfd, "explain", path, "--group", "g")
+    assert {event["record_offset"] for event in told} == {0, 1}
+
+
+def test_a_log_is_read_again_as_far_as_the_run_has_read_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Segments and log start offset are those of the run; what a broker has written or dropped since does not count."""
+    write_partition(tmp_path / "log", {0: log_of(*HEALTHY), 2: log_of(commit(offset=60), base_offset=2)})
+    starts = tmp_path / "log/log-start-offset-checkpoint"
+    starts.write_text("0\n1\n__consumer_offsets 0 1\n")
+    path = published(str(tmp_path / "log"), tmp_path / "runs", capfd, NOW_MS)
+    starts.write_text("0\n1\n__consumer_offsets 0 2\n")
+    write_partition(tmp_path / "log", {2: log_of(commit(offset=60), commit(offset=70), base_offset=2)})
+    told, _ = answer(capfd, "explain", path, "--group", "g")
+    assert [event["record_offset"] for event in told] == [1, 2]
+    history = tmp_path / "history.parquet"
+    assert run(["history", path, "--output", str(history)]) == 0
+    assert pq.read_table(history)["committed_offset"].to_pylist() == [50, 60]
+    assert "has grown since" in capfd.readouterr().err
+    # A copy has other paths, and is the log all the same.
+    copy = str(shutil.copytree(tmp_path / "log", tmp_path / "copy"))
+    document, _ = answer(capfd, "reconcile", path, "--log", copy, code=1)
+    assert ([row["rule"] for row in document["findings"]], document["log"]["path"]) == (["R81"], copy)
+    shutil.rmtree(tmp_path / "copy/__consumer_offsets-0")
+    write_partition(tmp_path / "copy", {0: log_of(*HEALTHY)})
+    assert run(["reconcile", path, "--log", copy]) == 2
+    assert f"{segment_name(2)}: it is gone" in capfd.readouterr().err
 
 
 def test_a_large_log_is_walked_over_only_when_named(

@@ -109,3 +109,46 @@ def test_damage_publishes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "torn_tail" in err
     assert not list(output.rglob("*.json"))
     assert not list(output.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["describe"],
+        ["history", "--output", "history.parquet"],
+        ["explain", "--group", "g"],
+        ["investigate", "--group", "g"],
+        ["restore", "plan", "--before-record", "0:4", "--all-groups", "--against", "TARGET"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_log_whose_start_is_not_known(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that starts on it has records that were deleted before."""
+    monkeypatch.chdir(tmp_path)
+    log, target = tmp_path / "log", tmp_path / "target"
+    for directory in (log, target):
+        directory.mkdir()
+        write_segment(directory, SEGMENT)
+    checkpoint = log / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n1\n__consumer_offsets 0 x\n")
+    words = [str(target) if word == "TARGET" else word for word in command]
+    words.insert(2 if words[0] == "restore" else 1, str(log))
+    code, out, err = outcome(words, capfd)
+    assert (code, out) == (3, "")
+    assert f"{checkpoint}: byte 0: bad_checkpoint" in err
+    assert not (tmp_path / "history.parquet").exists()
+    code, _, err = outcome([*words, "--partial"], capfd)
+    assert code in (0, 1)
+    assert f"warning: {checkpoint}: byte 0: bad_checkpoint" in err
+
+
+def test_a_dump_is_of_the_segments_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As Kafka's tool does, it prints records before the log start, and asks for no checkpoint."""
+    write_segment(tmp_path, SEGMENT)
+    expected = outcome(["dump", str(tmp_path), "--format", "jsonl"], capfd)
+    assert (expected[0], expected[1].count("\n"), expected[2]) == (0, 5, "")
+    for offset in ("2", "x"):
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n__consumer_offsets 0 {offset}\n")
+        assert outcome(["dump", str(tmp_path), "--format", "jsonl"], capfd) == expected

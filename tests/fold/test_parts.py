@@ -22,12 +22,13 @@ from coordinator_core.fold.segments import Piece, fold_partition, fold_run
 from coordinator_core.fold.tasks import CacheUse, fold_tasks, in_runs, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Codec, Snapshot
+from coordinator_core.log.types import Codec, ControlType, Snapshot
 from coordinator_core.log.windows import SegmentWindows
+from coordinator_core.runs.merging import merge_partition
 from tests.examples import examples
 from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, encoded_key, logs, offset_value
-from tests.log.builders import build_batch
+from tests.log.builders import build_batch, build_control_batch, build_message
 
 PROFILE = PROFILES["4.3.1"]
 RULES = FoldRules.of(PROFILE)
@@ -68,6 +69,28 @@ def test_a_part_does_not_end_with_a_batch_that_the_next_one_refutes(tmp_path: Pa
     assert [found.kind for found in damage] == ["offset_order"]
     assert damage == expected_damage
     assert_merges(expected, folds, PROFILE)
+
+
+def test_a_segment_has_one_row_of_any_number_of_parts(tmp_path: Path) -> None:
+    """Also where a part has no timestamps, or nothing but control records, whose time does not count."""
+    first, second = ((encoded_key(b"g", b"t", number), offset_value(3, 5, b"")) for number in range(2))
+    marker = build_control_batch(1, ControlType.COMMIT, producer_id=9)
+    by_name = {
+        "format 0 first": [build_message(0, *first, magic=0), build_batch(1, [second])],
+        "format 0 last": [build_batch(0, [first]), build_message(1, *second, magic=0)],
+        "a marker last": [build_batch(0, [first], producer_id=9, transactional=True), marker],
+    }
+    for name, batches in by_name.items():
+        (tmp_path / name).mkdir()
+        log = write_log(tmp_path / name, Log(tuple(batches), (0,), 2))
+        (task,) = fold_tasks(Snapshot((), (log,), (), (), {}), OnDamage.FAIL)
+        rows = []
+        for limits in (Limits(), Limits(fold_bytes=1)):
+            results = list(run_fold_task(task, RULES, limits=limits))
+            rows.append(merge_partition(0, iter(results), PROFILE, now_ms=0)[0]["segments"].to_pylist())
+        assert len(results) == 2, name
+        assert rows[0] == rows[1], name
+        assert (rows[0][0]["first_timestamp_ms"] is None) == name.startswith("format 0"), name
 
 
 @every_profile

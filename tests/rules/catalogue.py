@@ -45,6 +45,8 @@ evaluated*:
   `__transaction_state-<n>`.
 
 Files that were written after the run are of another time, and are not used: topics beside a log that has grown.
+A log is looked at as far as the run has read it. One that has other bytes there now is not, and a note says so; named
+with `--log` it ends in exit code 2.
 """
 
 _SETTINGS = """## Settings

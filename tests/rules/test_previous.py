@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.previous import previous_run
-from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.place import RunPlace, beside
 from coordinator_core.runs.publish import RunWriter
 from coordinator_core.runs.read import Run, open_run
 from tests.runs.test_publish import FACTS
@@ -39,3 +41,20 @@ def test_what_is_no_run_or_of_another_version_is_passed_over(tmp_path: Path) -> 
     (tmp_path / "c" / "2026-01-02" / "staged").mkdir()
     (tmp_path / "c" / "_pins" / "2026-01-02").mkdir(parents=True)
     assert previous_run(published(tmp_path, "2026-01-03", "a", 3_000)) == first
+
+
+def test_it_is_found_by_any_name_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = published(tmp_path / "runs", "2026-01-01", "a", 1_000)
+    run = published(tmp_path / "runs", "2026-01-02", "a", 2_000).path
+    (tmp_path / "newest").symlink_to(run)
+    monkeypatch.chdir(run)
+    for name in (".", f"{run}/.", "../a", f"{run}/", str(tmp_path / "newest"), f"file://{run}", f"file://{run}/."):
+        named = open_run(name)
+        before = previous_run(named)
+        assert before is not None, name
+        assert before.now_ms == first.now_ms
+        published_findings = Path(beside(named.path, "_findings", "id").removeprefix("file://"))
+        assert published_findings == tmp_path / "runs/c/2026-01-02/_findings/a/id", name
+    # What ends in the names of the run stays as it was given, so that links to outputs are left alone.
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    assert open_run(f"{tmp_path}/link/c/2026-01-02/a").path == f"{tmp_path}/link/c/2026-01-02/a"

@@ -37,7 +37,7 @@ a salvaged log that begin at one record offset are in any order.
 | `profile`, `profile_name`, `release`, `coordinator`, `profile_inferred` | whose rules were applied |
 | `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
 | `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
-| `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints |
+| `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints: absolute paths, or URIs |
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
 | `topic_names` | topic id to name, as far as directories of the snapshot or partition metadata records tell |

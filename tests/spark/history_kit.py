@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.pin import Pin
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.history.table import HISTORY
@@ -43,11 +44,11 @@ def local(snapshot: Snapshot, asked: Asked) -> tuple[pa.Table, str, list[Damage]
 
 
 def by_tasks(
-    context: Any, snapshot: Snapshot, asked: Asked, directory: Path, bytes_per_task: int | None = None
+    context: Any, source: Snapshot | Pin, asked: Asked, directory: Path, bytes_per_task: int | None = None
 ) -> tuple[pa.Table, str, list[Damage]]:
     """Like :func:`local`, read back from what was published."""
     with HistoryWriter(str(directory), sources=()) as writer:
-        parts, damage = write_in_tasks(context, snapshot, HistoryTask(asked, str(directory)), bytes_per_task)
+        parts, damage = write_in_tasks(context, source, HistoryTask(asked, str(directory)), bytes_per_task)
         document = writer.commit(parts, {})
     assert {path.name for path in directory.iterdir()} == {"history", "history.json"}
     assert {f"history/{path.name}" for path in (directory / "history").iterdir()} == set(document["files"])
@@ -114,9 +115,9 @@ def several(directory: Path) -> Path:
 MARK = "REGROUP_TEST_FAILED_ONCE"
 
 
-def take_partitions_and_die_once(logs: Any, rules: HistoryTask) -> Answer:
+def take_partitions_and_die_once(work: Any, rules: HistoryTask) -> Answer:
     """The task, whose worker dies after everything is written: of the first attempt anywhere."""
-    answer = take_partitions(logs, rules)
+    answer = take_partitions(work, rules)
     try:
         os.close(os.open(os.environ[MARK], os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_core.errors import DamagedInputError
+from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.parts import Asked, learned_from, take
 from coordinator_core.log.discovery import discover
@@ -21,6 +21,10 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import profile_for_release
 from coordinator_core.reports.history_publish import HistoryWriter
+from coordinator_core.runs.inputs import pin_of_run
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.read import open_run
 from coordinator_core.runs.table_directory import staging_path
 from spark_apps.history import write_in_tasks
 from spark_apps.history_tasks import HistoryTask
@@ -138,6 +142,24 @@ def test_the_first_damage_is_raised_and_nothing_is_left(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]
     salvaged = Asked(PROFILE, on_damage=OnDamage.SALVAGE)
     check(by_tasks(HERE, snapshot, salvaged, tmp_path / "out", EACH_ALONE), local(snapshot, salvaged))
+
+
+def test_a_segment_with_other_bytes_than_the_run_has_read_is_refused(tmp_path: Path) -> None:
+    log = several(tmp_path / "log")
+    run = open_run(published(log, tmp_path / "runs"))
+    pin = pin_of_run(run)
+    check(by_tasks(HERE, pin, Asked(PROFILE), tmp_path / "out", EACH_ALONE), local(pin.snapshot, Asked(PROFILE)))
+    path = sorted(log.glob("*/*.log"))[2]
+    path.write_bytes(path.read_bytes().replace(b"orders", b"ORDERS"))
+    with pytest.raises(UsageError, match=f"has been rewritten since: {path}: other bytes"):
+        by_tasks(HERE, pin_of_run(run), Asked(PROFILE), tmp_path / "new", EACH_ALONE)
+    assert not (tmp_path / "new").exists()
+
+
+def published(log: Path, output: Path) -> str:
+    place = RunPlace(str(output), "c", "w", "r")
+    replay_to_run(discover([str(log)]), place, profile=PROFILE, now_ms=0)
+    return place.path
 
 
 def test_a_file_that_was_changed_is_told(tmp_path: Path) -> None:
