@@ -56,6 +56,8 @@ Kernel = Callable[[memoryview, int], tuple[int, int]]
 _LIMITS = Limits()
 MAX_RECORDS = _LIMITS.max_records
 """Most records of a batch."""
+_LEAST_RECORD_BYTES = 4
+"""Bytes of a log that a record takes at least, as a rule; compressed ones may take less."""
 
 
 @dataclass(frozen=True)
@@ -405,7 +407,9 @@ def _newest_of(
     chunk: Sequence[ScannedSegment], records: int, start_offset: int, end_offset: int, aborted: Int64s
 ) -> NewestTable:
     """The newest records of some segments, which have about so many records."""
-    table = NewestTable(MAX_RECORDS, records, sum(scanned.size for scanned in chunk))
+    size = sum(scanned.size for scanned in chunk)
+    # Headers of batches may say any number of records; the table grows where there are more.
+    table = NewestTable(MAX_RECORDS, min(records, size // _LEAST_RECORD_BYTES), size)
 
     def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:
         stopped, position = enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)

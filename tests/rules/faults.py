@@ -255,11 +255,13 @@ FAULTS: Mapping[str, Log] = {
     "R47": one(classic(), commit(metadata="x" * 4000)),
     "R69": one(
         *HEALTHY,
-        # Of one topic alone it might be the topic that was deleted.
-        at(0, *(record for name in "rs" for record in (empty_group(name), commit(name, f"u{name}", version=3)))),
-        *(at(2 * DAY, offset_tombstone(name, f"u{name}"), (encode_key(2, {"group": name}), None)) for name in "rs"),
-        committed(2 * DAY, 51, 0),
-        **SCALA | {"now_ms": NOW_MS + 2 * DAY_MS},
+        # At one moment they might have been deleted by somebody who looked for idle groups.
+        at(0, empty_group("r"), commit("r", "ur", version=3)),
+        at(60, empty_group("s"), commit("s", "us", version=3)),
+        at(2 * DAY, offset_tombstone("r", "ur"), (encode_key(2, {"group": "r"}), None)),
+        at(2 * DAY + 60, offset_tombstone("s", "us"), (encode_key(2, {"group": "s"}), None)),
+        committed(2 * DAY + 60, 51, 0),
+        **SCALA | {"now_ms": NOW_MS + 2 * DAY_MS + 60 * 60_000},
     ),
     "R70": one(
         at(0, classic(generation=1)),
