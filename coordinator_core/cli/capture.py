@@ -130,7 +130,7 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
         return sum(int(partition[name]) for _, partition in rows)
 
     seconds = (manifest["finished_at_ms"] - manifest["started_at_ms"]) / 1000
-    write_line(f"captured:   {output}")
+    write_line(f"captured:   {visible(output)}")
     write_line(f"cluster:    {visible(str(manifest['cluster_id']))}")
     for topic in manifest["topics"]:
         write_line(f"topic:      {visible(topic['topic'])}, {len(topic['partitions'])} partitions")

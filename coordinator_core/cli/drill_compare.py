@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
+from coordinator_core import storage
 from coordinator_core.cli.drill_observe import read_prediction
 from coordinator_core.cli.options import ExistingFile, Format, format_option, note, write_json, write_line
+from coordinator_core.cli.outputs import refuse_read
 from coordinator_core.drill.compare import Verdict, compare
 from coordinator_core.drill.events import COMPARED
 from coordinator_core.drill.journal import read_journal
 from coordinator_core.drill.observed import observed
 from coordinator_core.errors import ExitCode
-from coordinator_core.reports.drill_report import comparison_text, drill_report, write_drill_report
+from coordinator_core.reports.drill_report import JSON, PAGE, comparison_text, drill_report, write_drill_report
 
 _CODES = {
     Verdict.AS_PREDICTED: ExitCode.CLEAN,
@@ -30,6 +32,9 @@ def compare_command(prediction: str, journal: str, output: str | None, output_fo
 
     Exit code 1: there are misses. 4: the drill was not done as a whole, or the cluster is not recovered.
     """
+    if output is not None:
+        for name in (PAGE, JSON):
+            refuse_read(storage.join(output, name), [prediction, journal])
     said = read_prediction(prediction)
     events = read_journal(journal, shapes=COMPARED)
     seen = observed(events)

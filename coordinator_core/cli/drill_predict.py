@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -20,6 +21,7 @@ from coordinator_core.cli.options import (
     replay_options,
     write_line,
 )
+from coordinator_core.cli.outputs import refuse_read
 from coordinator_core.cli.source import (
     already_replayed,
     found_beside,
@@ -55,6 +57,8 @@ from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.runs.read import is_one_run, open_run
 from coordinator_core.topology import Topology, load_topology
 from coordinator_core.untrusted import INT32_END, whole_number
+
+T = TypeVar("T")
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -120,7 +124,10 @@ def predict_command(
     Groups come from the SNAPSHOT or RUN, or from the leaders' copies among those of --broker. Exit code 1:
     the verdict is not that objectives are met.
     """
-    topology = load_topology(topology_file or _beside(paths))
+    topology_file = topology_file or _beside(paths)
+    if output is not None:
+        refuse_read(output, [topology_file])
+    topology = load_topology(topology_file)
     if active_controller is not None:
         topology = replace(topology, active_controller_id=active_controller)
     wanted = _scenario(scenario)
@@ -132,8 +139,8 @@ def predict_command(
         profile=profile,
         calibration=_calibration(server_logs, load_samples, logs),
         cluster=cluster or run_cluster or topology.cluster_id,
-        settings=ClusterSettings.from_properties(properties),
-        coordinator=_coordinator_settings(properties, broker_config),
+        settings=_settings(ClusterSettings.from_properties, properties, broker_config),
+        coordinator=_settings(BrokerSettings.from_properties, properties, broker_config),
     )
     prediction = predict(situation, wanted, Objectives(rto_ms, rpo_ms), predicted_at_ms=options.now_ms)
     document = json.dumps(prediction.to_json(), ensure_ascii=False)
@@ -224,8 +231,8 @@ def _properties(path: Path | None) -> dict[str, str]:
     return parse_properties(storage.read_utf8(path))
 
 
-def _coordinator_settings(properties: dict[str, str], path: Path | None) -> BrokerSettings:
+def _settings(read: Callable[[Mapping[str, str]], T], properties: dict[str, str], path: Path | None) -> T:
     try:
-        return BrokerSettings.from_properties(properties)
+        return read(properties)
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.untrusted import visible
 
 
 @click.command("import-records")
@@ -40,7 +41,7 @@ def _write_text(document: dict[str, Any], output: str) -> None:
     def total(name: str) -> int:
         return sum(int(partition[name]) for partition in partitions)
 
-    write_line(f"imported:  {output}")
+    write_line(f"imported:  {visible(output)}")
     files = len(document["files"])
     write_line(f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files")
     write_line(f"isolation: {document['isolation_level']}")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from coordinator_core.cli.outputs import refusing_inputs
+
 
 class Place(NamedTuple):
     """Module of ``coordinator_core.cli`` with ``<name>_command``, and the line of the command in the help."""
@@ -31,7 +33,7 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"coordinator_core.cli.{self._places[cmd_name].module}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
-        return command
+        return refusing_inputs(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -8,6 +8,7 @@ from coordinator_core.cli.options import Finite, Format, Whole, clock_ms, format
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
+from coordinator_core.untrusted import visible
 
 
 @click.command("prune")
@@ -48,7 +49,7 @@ def prune_command(
         write_json(document)
     else:
         for removal in removals:
-            write_line(f"{removal.kind}  {removal.paths[-1]}")
+            write_line(f"{removal.kind}  {visible(removal.paths[-1])}")
         done = "deleted" if apply else "would be deleted; --apply deletes"
         write_line(f"{len(removals)} {done}")
     return ExitCode.CLEAN

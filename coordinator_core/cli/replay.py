@@ -21,6 +21,7 @@ from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
+from coordinator_core.untrusted import visible
 
 
 @click.command("replay")
@@ -78,4 +79,4 @@ def _write_text(result: dict[str, Any]) -> None:
     for name, value in result.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items())
-        write_line(f"{name.replace('_', ' ')}: {value}")
+        write_line(visible(f"{name.replace('_', ' ')}: {value}"))

@@ -86,7 +86,7 @@ def rescue_command(
         write_json(document)
     else:
         for line in _text(found, profile, log_words(paths, profile, options.on_damage), leaders, dropped, repaired):
-            write_line(line)
+            write_line(visible(line))
     return ExitCode.FINDINGS if found else ExitCode.CLEAN
 
 

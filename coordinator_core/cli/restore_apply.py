@@ -14,6 +14,7 @@ from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
 from coordinator_core.reports.restore import proof_text
 from coordinator_core.restore.model import read_plan, write_plan
+from coordinator_core.untrusted import visible
 
 if TYPE_CHECKING:
     from coordinator_core.cluster.restore_apply import GroupResult
@@ -105,7 +106,7 @@ def _said(digest: str, results: Sequence[GroupResult], output: str, output_forma
     else:
         write_line(f"applied:    {len(results) - len(failed)} groups, {sum(one.written for one in results)} offsets")
         write_line(f"failed:     {len(failed)} groups")
-        write_line(f"journal:    {storage.join(output, JOURNAL)}")
+        write_line(f"journal:    {visible(storage.join(output, JOURNAL))}")
     errors = [(one.group_id, *error) for one in failed for error in one.errors]
     for group_id, topic, partition, error in errors[:_ERRORS_SHOWN]:
         where = "" if topic is None else f", {topic}-{partition}"

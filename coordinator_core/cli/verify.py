@@ -47,10 +47,11 @@ def verify_command(
         write_json(report.as_dict())
     else:
         for segment in report.segments:
-            write_line(f"{segment.path}: {segment.batches} batches, {segment.records} records, {segment.bytes} bytes")
+            counts = f"{segment.batches} batches, {segment.records} records, {segment.bytes} bytes"
+            write_line(f"{visible(segment.path)}: {counts}")
         if isinstance(report, RunReport):
             for path in report.files:
-                write_line(path)
+                write_line(visible(path))
         for damage in report.damage:
             write_line(visible(str(damage)))
         counted = f"{len(report.files)} files" if isinstance(report, RunReport) else f"{len(report.segments)} segments"

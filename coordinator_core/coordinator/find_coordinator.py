@@ -95,7 +95,8 @@ class FindCoordinator:
         return bool(group_id) and partition.isdecimal() and self.topic_ids(topic_id)
 
 
-_REQUEST_MS = 1
+REQUEST_MS = 1
+"""Time that a request of the model takes."""
 RETRIABLE = frozenset({Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE})
 """Answers that make a client look the coordinator up again."""
 
@@ -127,7 +128,7 @@ def look_up(
     while True:
         requests += 1
         error, node = ask(least_loaded, now_ms)
-        now_ms += _REQUEST_MS
+        now_ms += REQUEST_MS
         if error is Errors.NONE:
             return Lookup(node, now_ms, requests)
         if now_ms + retry_backoff_ms - start_ms >= timeout_ms or error not in RETRIABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
@@ -11,6 +12,7 @@ from coordinator_core.jsontext import Int32, Matching, Within, reader
 
 _Positive = Annotated[int, Within(1, (1 << 31) - 1)]
 _Natural = Annotated[int, Within(0, (1 << 31) - 1)]
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _Policy = Annotated[str, Matching("disabled|downgrade|upgrade|bidirectional", "a migration policy")]
 
 
@@ -60,14 +62,11 @@ class BrokerSettings:
         """
         values: dict[str, int | str] = {}
         for name, default in cls().as_dict().items():
-            text = properties.get(_dotted(name))
+            text = properties.get(dotted(name))
             if text is None:
                 continue
-            try:
-                values[_dotted(name)] = text.lower() if isinstance(default, str) else int(text)
-            except ValueError:
-                raise ValueError(f"{_dotted(name)}: not a whole number: {text!r}") from None
-        found: BrokerSettings = reader(cast(Any, cls), _dotted)(values)
+            values[dotted(name)] = text.lower() if isinstance(default, str) else setting_number(dotted(name), text)
+        found: BrokerSettings = reader(cast(Any, cls), dotted)(values)
         return found
 
     def as_dict(self) -> dict[str, int | str]:
@@ -78,6 +77,13 @@ class BrokerSettings:
         return self.offsets_retention_minutes * MINUTE_MS
 
 
-def _dotted(name: str) -> str:
+def setting_number(name: str, text: str) -> int:
+    """The value of an ``INT`` or ``LONG``, as ``ConfigDef.parseType`` reads it; ``ValueError`` names the setting."""
+    if _NUMBER.fullmatch(text.strip()) is None:
+        raise ValueError(f"{name}: not a whole number: {text!r}")
+    return int(text)
+
+
+def dotted(name: str) -> str:
     """The name of a setting as Kafka spells it."""
     return name.replace("_", ".")

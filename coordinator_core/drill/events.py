@@ -98,6 +98,10 @@ class _Offset(TypedDict):
     after: int | None
 
 
+class _Behind(_Offset):
+    behind_ms: float
+
+
 class _GroupState(_Phase):
     group_id: str
     coordinator: int | None
@@ -149,7 +153,7 @@ COMPARED: Shapes = {
     "partition": _Partition,
     "group": _Group,
     "backwards": _Offset,
-    "behind": _Offset,
+    "behind": _Behind,
     "probe": _Probe,
     "log": _Log,
     "generation": _Generation,

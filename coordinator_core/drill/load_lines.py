@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 _FINISHED = re.compile(
     r"Finished loading (?:of metadata|offsets and group metadata|offsets) from "
-    r"\[?__consumer_offsets[-,](?P<partition>\d+)\]?.*? in (?P<ms>\d+) ?(?:ms|milliseconds)"
+    r"\[?__consumer_offsets[-,](?P<partition>\d{1,9})\b\]?.*? in (?P<ms>\d{1,9}) ?(?:ms|milliseconds)"
 )
-_QUEUED = re.compile(r"(\d+) ?(?:ms|milliseconds) was spent in the scheduler")
-_RECORDS = re.compile(r"Loaded (\d+) records which total to (\d+) bytes")
-_EPOCH = re.compile(r"(?:with|for) epoch (\d+)")
+_QUEUED = re.compile(r"\b(\d{1,9}) ?(?:ms|milliseconds) was spent in the scheduler")
+_RECORDS = re.compile(r"Loaded (\d{1,18}) records which total to (\d{1,18}) bytes")
+_EPOCH = re.compile(r"(?:with|for) epoch (\d{1,9})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class LoadLine:
 
 
 def load_lines(lines: Iterable[str]) -> Iterator[LoadLine]:
-    """The loads among the lines of a log."""
+    """The loads among the lines of a log. Longer numbers than brokers log are taken for other text."""
     for line in lines:
         finished = _FINISHED.search(line)
         if finished is None:

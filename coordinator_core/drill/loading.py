@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 from coordinator_core import storage
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
-from coordinator_core.jsontext import from_json, parse_json
+from coordinator_core.jsontext import Within, from_json, parse_json
 from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
+from coordinator_core.untrusted import INT32_END, INT64_END
 
 US_PER_RECORD = 1.4
 """Microseconds of a 4.3.1 broker for a record of a large log, on the machine of docs/performance.md."""
@@ -26,13 +28,16 @@ _LARGE = 20_000
 """Fewest records of a load that shows a rate: below, it is start-up and the clock's milliseconds."""
 
 
+_Ms = Annotated[float, Within(0, INT32_END - 1)]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadSample:
     """One observed load: ``load_ms`` as the broker reports it, of it ``queued_ms`` behind other loads."""
 
-    records: int
-    load_ms: float
-    queued_ms: float = 0.0
+    records: Annotated[int, Within(0, INT64_END - 1)]
+    load_ms: _Ms
+    queued_ms: _Ms = 0.0
 
     @property
     def own_ms(self) -> float:

@@ -4,44 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Annotated, Any, cast
 
-from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.find_coordinator import look_up
-from coordinator_core.coordinator.topology import NO_NODE, Node
+from coordinator_core.coordinator.find_coordinator import REQUEST_MS
+from coordinator_core.coordinator.settings import dotted, setting_number
 from coordinator_core.drill.model import Band
-from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import Within, reader
 
 PROPAGATION_MS = 1_000
 """Longest time, in milliseconds, from the controller's decision until the new leader begins to load."""
 
-_ENDLESS_MS = 1 << 40
+_Timeout = Annotated[int, Within(1, (1 << 31) - 1)]
+_Backoff = Annotated[int, Within(0, (1 << 31) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """Settings of brokers and controllers that decide when a loss is noticed; Kafka's defaults."""
 
-    broker_session_timeout_ms: int = 9_000
-    broker_heartbeat_interval_ms: int = 2_000
-    controller_quorum_fetch_timeout_ms: int = 2_000
-    controller_quorum_election_timeout_ms: int = 1_000
-    controller_quorum_election_backoff_max_ms: int = 1_000
-    zookeeper_session_timeout_ms: int = 18_000
+    broker_session_timeout_ms: _Timeout = 9_000
+    broker_heartbeat_interval_ms: _Timeout = 2_000
+    controller_quorum_fetch_timeout_ms: _Timeout = 2_000
+    controller_quorum_election_timeout_ms: _Timeout = 1_000
+    controller_quorum_election_backoff_max_ms: _Backoff = 1_000
+    zookeeper_session_timeout_ms: _Timeout = 18_000
     zookeeper: bool = False
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ClusterSettings:
-        """Settings from a broker's ``server.properties``. Raises :class:`UsageError` for a value that is no number."""
-        values: dict[str, int] = {}
-        for setting in fields(cls):
-            name = setting.name.replace("_", ".")
-            if setting.type != "int" or name not in properties:
-                continue
-            try:
-                values[setting.name] = int(properties[name])
-            except ValueError:
-                raise UsageError(f"{name}: not a whole number: {properties[name]!r}") from None
-        return cls(**values, zookeeper="process.roles" not in properties and "zookeeper.connect" in properties)
+        """Settings from a broker's ``server.properties``. ``ValueError`` for a value that is no number, or no time."""
+        zookeeper = "process.roles" not in properties and "zookeeper.connect" in properties
+        values: dict[str, int] = {"zookeeper": zookeeper}
+        for name in (dotted(setting.name) for setting in fields(cls)):
+            if name in properties and name not in values:
+                values[name] = setting_number(name, properties[name])
+        found: ClusterSettings = reader(cast(Any, cls), dotted)(values)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +86,6 @@ def outage(available: Band, client: ClientSettings) -> Band:
 
 
 def _found_ms(available_ms: int, retry_backoff_ms: int) -> int:
-    def ask(_node_id: int, now_ms: int) -> tuple[Errors, Node]:
-        found = now_ms >= available_ms
-        return (Errors.NONE, Node(0, "", 0)) if found else (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE)
-
-    return look_up(ask, [(0, 0)], 0, _ENDLESS_MS, retry_backoff_ms=retry_backoff_ms).at_ms
+    """When ``find_coordinator.look_up`` from 0 on ends: its first request at or after ``available_ms`` is answered."""
+    pause = REQUEST_MS + retry_backoff_ms
+    return max(0, -(-available_ms // pause)) * pause + REQUEST_MS

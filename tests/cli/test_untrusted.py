@@ -16,6 +16,7 @@ import pytest
 from coordinator_core.cli.app import cli, run
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.source import csv_rows, read_csv
+from coordinator_core.runs.prune import Removal
 from coordinator_core.untrusted import csv_text, exact_row, visible, visible_lines
 from tests.cases import CORPUS
 from tests.cli.commands import WITH_A_BROKER, leaves
@@ -60,6 +61,7 @@ TEXTS = {
     "publish expiry": ["expire", "RUN", "--publish", "--offsets-retention-ms", "1"],
     "report": ["report", "RUN", "--output", "OUT", "--textfile", "OUT", "--openlineage", "OUT/lineage.jsonl"],
     "verify": ["verify", "LOG"],
+    "verify run": ["verify", "RUN"],
     "compact": ["compact", "LOG", "--output", "OUT", *NOW],
     "replay": ["replay", "LOG", "--output", "OUT", "--cluster", "c", *NOW],
     "register": [
@@ -127,7 +129,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             # An offset that goes back to the beginning: something to put back.
             *(commit(f"reset{text}", text, offset=offset, time_ms=NOW_MS - offset) for offset in (1500, 0)),
         ]
-    published = one(*records).publish(tmp_path_factory.mktemp("evil")).path
+    published = one(*records).publish(tmp_path_factory.mktemp("evil") / EVIL["clear"]).path
     place = tmp_path_factory.mktemp("beside")
     told = [group(text, coordinator_after=9) for text in EVIL.values()]
     (place / "prediction.json").write_text(json.dumps(prediction(group(), *told).to_json()))
@@ -191,6 +193,13 @@ def test_every_command_is_among_them() -> None:
     assert covered | WITH_A_BROKER.keys() == set(leaves(cli))
 
 
+def test_no_path_obeys(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    removals = [Removal("runs", 0, (f"c/{EVIL['clear']}",))]
+    monkeypatch.setattr("coordinator_core.cli.prune.prunable", lambda *_: removals)
+    assert run(["prune", "OUTPUT", "--cluster", "c", "--keep", "1"]) == ExitCode.CLEAN
+    assert obeyed(capfd.readouterr().out) == []
+
+
 @pytest.mark.parametrize("command", TEXTS)
 def test_no_text_obeys_a_client(
     command: str, places: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -203,8 +212,9 @@ def test_no_text_obeys_a_client(
         assert obeyed(captured.out) == []
     assert obeyed(captured.err) == []
     texts = {"": captured.out} if command == "diff csv" else {}
-    for path in (path for top in (out, places["OUTPUT"]) for path in Path(top).rglob("*")):
-        assert obeyed(str(path)) == []
+    written = [(path, path.relative_to(top)) for top in (out, places["OUTPUT"]) for path in Path(top).rglob("*")]
+    for path, name in written:
+        assert obeyed(str(name)) == []
         if path.is_file() and path.suffix not in RAW and path.name not in READ_BACK:
             text = path.read_text()
             assert obeyed(text) == [], path

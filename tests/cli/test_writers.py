@@ -313,6 +313,42 @@ def test_interrupted(bench: Bench, times: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @each_writer
+def test_nothing_is_written_into_what_is_read(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    place = bench.place("read")
+    places = bench.given | {"RUN": str(place / "RUN")}
+    read = {places[word] for word in bench.writer.words if word in places and Path(places[word]).is_dir()}
+    outputs = [at for at, word in enumerate(bench.writer.words) if word.startswith("OUT")]
+    for path in read:
+        before = sorted(Path(path).rglob("*"))
+        for at in outputs:
+            words = bench.words(place)
+            words[at] = f"{path}/new"
+            assert run(words) == ExitCode.USAGE
+            assert f"the output {path}/new lies inside" in capsys.readouterr().err
+        assert sorted(Path(path).rglob("*")) == before
+
+
+def test_no_file_that_is_read_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, topology = tmp_path / "log", tmp_path / "log/topology.json"
+    one(*HEALTHY).publish(tmp_path)
+    shutil.copy(TOPOLOGY, topology)
+    (tmp_path / "drill.json").write_text("{}")
+    (segment,) = log.rglob("*.log")
+    (tmp_path / "link").symlink_to(topology)
+    predict = ["drill", "predict", "--scenario", "rolling-restart"]
+    for words, output in (
+        ([*predict, str(log), "--topology", str(topology)], tmp_path / "link"),
+        ([*predict, str(segment.parent)], topology),
+        (["rescue", str(segment), "--kafka-version", "4.3.1", "--names"], segment.parent / "names.csv"),
+        (["drill", "compare", str(tmp_path / "drill.json"), TOPOLOGY], tmp_path),
+    ):
+        option = [] if words[-1] == "--names" else ["--output"]
+        assert run([*words, *option, str(output)]) == ExitCode.USAGE
+        assert str(output) in capsys.readouterr().err
+    assert topology.read_bytes() == Path(TOPOLOGY).read_bytes()
+
+
+@each_writer
 @pytest.mark.parametrize("limit", [0, 100])
 def test_full_disk(bench: Bench, limit: int, capsys: pytest.CaptureFixture[str]) -> None:
     place = bench.place(f"full{limit}")

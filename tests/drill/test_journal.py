@@ -128,6 +128,23 @@ def test_events_of_another_form_are_damage(tmp_path: Path) -> None:
     assert refused > 500
 
 
+@pytest.mark.parametrize("behind_ms", [{}, {"behind_ms": None}, {"behind_ms": float("nan")}, {"behind_ms": "5"}])
+def test_an_offset_that_was_behind_says_for_how_long(
+    tmp_path: Path, behind_ms: dict[str, object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    offset = {"group_id": "g", "topic": "t", "partition": 0, "before": 7, "after": 5}
+    lines = [
+        json.dumps(one) + "\n" for one in journal_of({"event": "behind", "at_ms": FAULT + 5, **offset, **behind_ms})
+    ]
+    at = next(number for number, line in enumerate(lines) if '"behind"' in line)
+    (tmp_path / "j").write_text("".join(lines))
+    (tmp_path / "p").write_text(json.dumps(prediction(group()).to_json()))
+    words = ["drill", "compare", str(tmp_path / "p"), str(tmp_path / "j"), "--output", str(tmp_path / "out")]
+    assert run(words) == ExitCode.DAMAGED_INPUT
+    place = sum(map(len, lines[:at]))
+    assert f"byte {place}: journal: not an event behind: " in capfd.readouterr().err
+
+
 def test_what_is_no_journal(tmp_path: Path) -> None:
     path = tmp_path / "j"
     with pytest.raises(UsageError, match="No such file"):

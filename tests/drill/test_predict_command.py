@@ -98,6 +98,36 @@ def test_broker_settings_move_the_band(tmp_path: Path, capfdbinary: pytest.Captu
 
 
 @pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("broker.session.timeout.ms=-5", "broker.session.timeout.ms: expected int from 1 to 2147483647, got -5"),
+        ("broker.heartbeat.interval.ms=0", "expected int from 1 to 2147483647, got 0"),
+        ("zookeeper.session.timeout.ms=2147483648", "expected int from 1 to 2147483647, got 2147483648"),
+        ("controller.quorum.fetch.timeout.ms=1_000", "not a whole number: '1_000'"),
+        ("group.max.size=1_000", "not a whole number: '1_000'"),
+        (f"group.max.size={'9' * 5000}", "not a whole number"),
+    ],
+)
+def test_settings_that_kafka_or_a_clock_does_not_take(
+    setting: str, said: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(setting)
+    assert run([*LOSE_3, *KILLED, "--broker-config", str(path)]) == 2
+    error = capfdbinary.readouterr().err.decode()
+    assert error.startswith(f"regroup: error: {path}: ")
+    assert said in error
+
+
+@pytest.mark.parametrize("load_ms", ["9000000000000000000", "1e308", "-1"])
+def test_loads_that_cannot_be(load_ms: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text(f'{{"records": 100000, "load_ms": {load_ms}}}')
+    assert run([*LOSE_3, *KILLED, "--load-samples", str(path)]) == 2
+    assert b"samples.jsonl: line 1: load_ms: expected float from 0 to 2147483647" in capfdbinary.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--topology", BEFORE, "--scenario", "lose-brokers=3"], "name a SNAPSHOT or RUN"),

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.find_coordinator import look_up
+from coordinator_core.coordinator.topology import NO_NODE, Node
 from coordinator_core.drill.loading import (
     LoadSample,
     calibrated,
@@ -102,6 +105,13 @@ def test_a_rate_is_told_by_large_loads_and_the_base_by_small_ones() -> None:
         ("Finished loading offsets from [__consumer_offsets,4] in 12 milliseconds.", LoadSample(99, 12.0)),
         ("Finished loading offsets and group metadata from __consumer_offsets-5 in 1 milliseconds.", None),
         ("Finished loading 3 transaction metadata from __transaction_state-4 in 12 milliseconds", None),
+        (f"Finished loading of metadata from __consumer_offsets-4 with epoch 1 in {'9' * 400}ms", None),
+        (f"Finished loading of metadata from __consumer_offsets-{'4' * 400} with epoch 1 in 12ms", None),
+        (
+            f"Finished loading of metadata from __consumer_offsets-4 with epoch 1 in 12ms where {'9' * 400}ms was "
+            f"spent in the scheduler. Loaded {'9' * 400} records which total to 1906 bytes.",
+            LoadSample(99, 12.0),
+        ),
     ],
 )
 def test_lines_of_all_releases_are_read(line: str, sample: LoadSample | None) -> None:
@@ -116,3 +126,20 @@ def test_a_client_is_served_at_its_next_try() -> None:
     assert found.high is not None
     assert 11_125 <= found.high < 11_125 + 1_002
     assert outage(Band(5, None), client).high is None
+
+
+@given(st.integers(0, 3_000), st.integers(0, 300))
+def test_a_search_ends_as_that_of_the_client(available_ms: int, backoff_ms: int) -> None:
+    def ask(_node_id: int, now_ms: int) -> tuple[Errors, Node]:
+        found = now_ms >= available_ms
+        return (Errors.NONE, Node(0, "", 0)) if found else (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE)
+
+    at_ms = look_up(ask, [(0, 0)], 0, 1 << 40, retry_backoff_ms=backoff_ms).at_ms
+    found = outage(Band(available_ms, available_ms), ClientSettings(backoff_ms, backoff_ms))
+    assert (found.low, found.high) == (at_ms, at_ms)
+
+
+def test_a_long_session_is_found_at_once() -> None:
+    longest = replace(KRAFT, broker_session_timeout_ms=(1 << 31) - 1)
+    found = outage(moved_after(longest, orderly=False, controller_lost=None), ClientSettings())
+    assert 2_147_481_647 <= found.low < 2_147_481_647 + 102
