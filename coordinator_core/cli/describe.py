@@ -71,11 +71,11 @@ def describe_command(
         write_json(document)
     else:
         for group in document["groups"]:
-            _describe_text(group, view, verbose)
+            _describe_text(group, view, verbose, selection)
     return _exit_code(source)
 
 
-def _describe_text(group: dict[str, Any], view: str, verbose: bool) -> None:
+def _describe_text(group: dict[str, Any], view: str, verbose: bool, selection: Selection) -> None:
     line = consumer_groups.notice(group)
     if line is not None:
         note(f"\n{line}")
@@ -85,7 +85,7 @@ def _describe_text(group: dict[str, Any], view: str, verbose: bool) -> None:
         case "state":
             text = consumer_groups.state_text(group, verbose=verbose)
         case _:
-            text = consumer_groups.offsets_text(group, verbose=verbose)
+            text = consumer_groups.offsets_text(group, verbose=verbose, topics=selection.topics)
     write_line(f"\n{text}")
 
 
@@ -108,7 +108,12 @@ def list_command(
 ) -> int:
     """Groups with their type and state."""
     source = load_source(paths, options)
-    rows = listing(source.states, _selection(source, groups, all_groups, topics))
+    rows = listing(
+        source.states,
+        profile=source.profile,
+        known_topic_names=source.topic_names,
+        selection=_selection(source, groups, all_groups, topics),
+    )
     if output_format is Format.JSON:
         write_json(rows)
     elif rows:

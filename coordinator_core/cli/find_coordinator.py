@@ -27,7 +27,8 @@ def find_coordinator_command(
     """The offsets partition of each GROUP, and the broker that leads it when a topology is given."""
     infos = load_topology(topology).offsets_partitions if topology else None
     leaders = {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
-    num_partitions = len(infos) if infos else offsets_topic_num_partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    told = len(infos) if infos else None
+    num_partitions = offsets_topic_num_partitions or told or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
     rows = []
     for group_id in groups:
         partition = partition_for(group_id, num_partitions)

@@ -6,7 +6,7 @@ address; without topics log end offset and lag) are shown as the tool shows a mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from coordinator_core.untrusted import visible
@@ -29,11 +29,11 @@ def notice(group: Json) -> str | None:
             return None
 
 
-def offsets_text(group: Json, *, verbose: bool) -> str:
-    """``--describe``: one line per assigned partition and per committed offset without an owner."""
+def offsets_text(group: Json, *, verbose: bool, topics: Collection[str] | None = None) -> str:
+    """``--describe``: one line per assigned partition, of ``topics``, and per committed offset without an owner."""
     header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     header += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
-    rows = _offset_rows(group)
+    rows = _offset_rows(group, topics)
     widths = [_column(0, rows), _column(1, rows), _NARROW, _NUMBER, _NUMBER, _NUMBER]
     widths += [_column(7, rows), _column(8, rows), 0]
     if verbose:
@@ -44,7 +44,7 @@ def offsets_text(group: Json, *, verbose: bool) -> str:
     return _table(header, rows, widths)
 
 
-def _offset_rows(group: Json) -> list[list[str]]:
+def _offset_rows(group: Json, topics: Collection[str] | None) -> list[list[str]]:
     """Cells: group, topic, partition, leader epoch, current offset, end, lag, consumer, host, client."""
     committed = {(row["topic"], row["partition"]): row for row in group["offsets"]}
     ends = {(row["topic"], row["partition"]): row for row in group.get("log_ends", ())}
@@ -63,6 +63,8 @@ def _offset_rows(group: Json) -> list[list[str]]:
     owners = [(_assigned_partitions(member), member) for member in group["members"]]
     for partitions, member in sorted(owners, key=lambda owner: -len(owner[0])):
         for topic, partition in partitions:
+            if topics is not None and topic not in topics:
+                continue
             add(topic, partition, [member["member_id"], member["client_host"], member["client_id"]])
     for topic, partition in sorted(committed):
         if committed[topic, partition]["committed_offset"] is not None:

@@ -56,8 +56,11 @@ class Selection:
     def has_group(self, group_id: str) -> bool:
         return self.groups is None or group_id in self.groups
 
+    def has_topic(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
     def has(self, offset_key: OffsetKey) -> bool:
-        return self.has_group(offset_key.group_id) and (self.topics is None or offset_key.topic in self.topics)
+        return self.has_group(offset_key.group_id) and self.has_topic(offset_key.topic)
 
 
 def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +101,7 @@ def describe(
         ]
     if topics is not None:
         for group in groups:
-            group["log_ends"] = list(_log_ends(group, topics))
+            group["log_ends"] = list(_log_ends(group, topics, selection))
     orphaned = [
         {
             "group_id": offset_key.group_id,
@@ -128,17 +131,10 @@ def describe(
     }
 
 
-def _log_ends(group: Json, topics: Topics) -> Iterator[Json]:
+def _log_ends(group: Json, topics: Topics, selection: Selection) -> Iterator[Json]:
     """Log start and end of each partition that the group has committed or owns, and how far it is behind."""
     committed = {(row["topic"], row["partition"]): row["committed_offset"] for row in group["offsets"]}
-    owned = {
-        (entry["topic"], partition)
-        for member in group["members"]
-        if isinstance(member["assignment"], list)
-        for entry in member["assignment"]
-        for partition in entry["partitions"]
-        if entry["topic"] is not None
-    }
+    owned = {(topic, partition) for topic, partition in _owned(group["members"]) if selection.has_topic(topic)}
     for topic, partition in sorted(committed.keys() | owned):
         bounds = topics.bounds(topic, partition)
         start, end = (None if bounds is None or one == UNKNOWN else one for one in bounds or (None, None))
@@ -154,8 +150,26 @@ def _log_ends(group: Json, topics: Topics) -> Iterator[Json]:
         }
 
 
-def listing(states: Sequence[PartitionState], selection: Selection) -> list[Json]:
-    """One object a group: id, offsets partition, type, protocol type, state."""
+def _owned(members: Iterable[Json]) -> Iterator[tuple[str, int]]:
+    """Partitions that the members own, of topics whose name is known."""
+    return (
+        (entry["topic"], partition)
+        for member in members
+        if isinstance(member["assignment"], list)
+        for entry in member["assignment"]
+        for partition in entry["partitions"]
+        if entry["topic"] is not None
+    )
+
+
+def listing(
+    states: Sequence[PartitionState], *, profile: Profile, known_topic_names: Mapping[str, str], selection: Selection
+) -> list[Json]:
+    """One object a group: id, offsets partition, type, protocol type, state.
+
+    Of chosen topics, the groups that have an offset or own a partition of one, or share one.
+    """
+    names = topic_names(states, known_topic_names)
     rows = [
         {
             "group_id": group_id,
@@ -165,10 +179,25 @@ def listing(states: Sequence[PartitionState], selection: Selection) -> list[Json
             "state": group.state.value if group.state else None,
         }
         for state in states
-        for group_id, group in state.groups.items()
+        for group_id, group in _of_topics(state, selection, names, profile)
         if selection.has_group(group_id)
     ]
     return sorted(rows, key=lambda row: (row["group_id"], row["offsets_partition"]))
+
+
+def _of_topics(
+    state: PartitionState, selection: Selection, names: Mapping[str, str], profile: Profile
+) -> Iterable[tuple[str, Group]]:
+    if selection.topics is None:
+        return state.groups.items()
+    offsets = _offsets_by_group(state, selection)
+    return (
+        (group_id, group)
+        for group_id, group in state.groups.items()
+        if group_id in offsets
+        or any(selection.has_topic(topic) for topic, _ in _owned(_members(group, names, profile)))
+        or (isinstance(group, ShareGroup) and any(selection.has_topic(topic.topic) for topic in group.topics))
+    )
 
 
 def protocol_type(group: Group) -> str | None:

@@ -67,6 +67,22 @@ def test_describe_json_has_the_fields_of_the_contract(capfdbinary: pytest.Captur
     assert [(row["outcome"], row["groups"]) for row in document["transactions"]] == [("open", ["x-pending-over"])]
 
 
+def test_a_topic_narrows(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    shop = ["demo/shop", *NOW]
+    document = json.loads(output_of(["describe", *shop, "--topic", "stock-changes", "--format", "json"], capfdbinary))
+    ends = {(group["group_id"], end["topic"]) for group in document["groups"] for end in group["log_ends"]}
+    assert ends == {("inventory", "stock-changes")}
+    mixed = [*case("k431-mixed").command_line(), *NOW, "--topic", "t-clicks"]
+    text = output_of(["describe", *mixed, "--group", "g-consumer"], capfdbinary)
+    assert [line.split()[1:4] for line in text.strip().splitlines()[1:]] == [
+        ["t-clicks", str(partition), "100"] for partition in range(4)
+    ]
+    ids = [group["group_id"] for group in json.loads(output_of(["list", *mixed, "--format", "json"], capfdbinary))]
+    # Offsets, partitions of a member of a group of each type, and topics of a share group without members.
+    assert {"g-simple-assign", "g-classic-coop-static", "g-consumer", "g-share", "g-share-empty"} < set(ids)
+    assert "g-classic-range" not in ids
+
+
 def test_a_offset_key_with_only_a_pending_commit_has_no_committed_offset(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
@@ -126,6 +142,10 @@ def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFi
         for row in json.loads(output_of(arguments, capfdbinary))
     }
     assert ours == {group: (found["partition"], found["nodeId"]) for group, found in coordinators.items()}
+    (row,) = json.loads(
+        output_of([*arguments[:1], "testgroup", *arguments[-4:], "--offsets-topic-num-partitions", "50"], capfdbinary)
+    )
+    assert row["offsets_partition"] == 27
 
 
 @pytest.mark.parametrize("engine", ["snapshot", "run"])
