@@ -52,14 +52,15 @@ def commit_rate(facts: Facts) -> dict[str, Any]:
     end = int(last.max())
     begin = max(int(first.min()), end - MAX_SPAN_MS)
     bucket_ms = next(size for size in _BUCKETS_MS if end // size - begin // size < MAX_BUCKETS)
-    edges = np.arange(begin // bucket_ms, end // bucket_ms + 2) * bucket_ms
-    before = [_before(edge, commits, first, last) for edge in edges.tolist()]
-    counts = np.round(np.diff(before), 3)
+    begins = (np.arange(begin // bucket_ms, end // bucket_ms + 1) * bucket_ms).tolist()
+    before = [_before(at, commits, first, last) for at in begins]
+    # The last bucket may end beyond an int64, and has all that is left.
+    counts = np.round(np.diff([*before, commits.sum()]), 3)
     document["bucket_ms"] = bucket_ms
     document["earlier"] = round(before[0])
     document["buckets"] = [
         {"at_ms": at, "commits": round(count), "per_second": round(count * 1000 / bucket_ms, 3)}
-        for at, count in zip(edges[:-1].tolist(), counts.tolist(), strict=True)
+        for at, count in zip(begins, counts.tolist(), strict=True)
     ]
     return document
 

@@ -53,7 +53,8 @@ class _Metrics(Collector):
         yield self._one("regroup_members", "Members", scope["members"])
         yield self._one("regroup_committed_offsets", "Committed offsets", scope["committed_offsets"])
         yield self._one("regroup_pending_offsets", "Offsets in open transactions", scope["pending_offsets"])
-        yield self._one("regroup_open_transactions", "Open transactions", len(report["open_transactions"]))
+        transactions = len(report["open_transactions"]) + report["open_transactions_left_out"]
+        yield self._one("regroup_open_transactions", "Open transactions", transactions)
         yield self._one("regroup_log_bytes", "Bytes of the offsets log", scope["bytes"])
         yield self._one("regroup_dead_bytes", "Bytes that newer records replace", report["groups"]["dead_bytes"])
         yield self._one("regroup_findings_muted", "Findings that are muted", report["muted"])

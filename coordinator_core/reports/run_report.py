@@ -57,6 +57,7 @@ def run_report(
     """
     figures = figures or figures_of(facts)
     lag = figures.lag
+    transactions = _open_transactions(facts)
     return {
         **(summary or summary_of(facts, found)),
         "scope": _scope(facts),
@@ -72,7 +73,8 @@ def run_report(
         "partitions": _partitions(facts, load_bytes_per_second or LOAD_BYTES_PER_SECOND),
         "commit_rate": commit_rate(facts),
         "activity": _activity(facts, figures),
-        "open_transactions": _open_transactions(facts),
+        "open_transactions": transactions[:EXAMPLES],
+        "open_transactions_left_out": max(len(transactions) - EXAMPLES, 0),
         "expectations": expectations,
         "tool": {"name": "regroup", "version": __version__},
     }, lag

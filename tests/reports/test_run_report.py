@@ -238,6 +238,15 @@ def test_many_findings_are_counted_not_dropped(tmp_path: Path) -> None:
     assert "And 5 more" in run_page(report)
 
 
+def test_many_open_transactions_are_counted_not_dropped(tmp_path: Path) -> None:
+    begun = [pending(commit("g", "t", number), producer_id=number) for number in range(EXAMPLES + 5)]
+    facts = one(*begun).facts(tmp_path)
+    report, lag = run_report(facts, evaluate(facts))
+    assert (len(report["open_transactions"]), report["open_transactions_left_out"]) == (EXAMPLES, 5)
+    assert "25 open transactions" in run_page(report)
+    assert metrics(run_metrics(report, facts, lag))["regroup_open_transactions"] == {(): 25}
+
+
 def test_commits_are_spread_over_the_time_of_their_group(tmp_path: Path) -> None:
     steady = [build_batch(0, [commit("s", offset=n)], timestamp=NOW_MS + n * 60_000) for n in range(61)]
     burst = build_batch(0, [commit("b", offset=n) for n in range(100)], timestamp=NOW_MS + 1_800_000)
@@ -261,6 +270,13 @@ def test_commits_of_long_ago_are_counted_not_shown(tmp_path: Path) -> None:
     assert (found["commits"], found["earlier"]) == (4, 3)
     assert sum(one["commits"] for one in found["buckets"]) == 1
     assert len(found["buckets"]) <= MAX_BUCKETS
+
+
+@pytest.mark.parametrize("time_ms", [0, (1 << 63) - 1])
+def test_commits_at_the_ends_of_time(time_ms: int, tmp_path: Path) -> None:
+    batch = build_batch(0, [commit("g", offset=n) for n in range(3)], timestamp=time_ms)
+    found = reported(one(batch), tmp_path)["commit_rate"]
+    assert (found["commits"], [one["commits"] for one in found["buckets"]]) == (3, [3])
 
 
 def test_the_time_to_load_follows_the_rate_of_the_brokers(tmp_path: Path) -> None:
