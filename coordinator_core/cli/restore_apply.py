@@ -9,6 +9,7 @@ import click
 
 from coordinator_core import storage
 from coordinator_core.cli.options import Finite, Format, client_options, format_option, note, write_json, write_line
+from coordinator_core.cli.outputs import refuse_read
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
@@ -164,12 +165,15 @@ def rollback_command(
     """
     from coordinator_core.cli.restore_plan import show_plan
     from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.restore_apply import PLAN
     from coordinator_core.cluster.restore_verify import rollback_plan
     from coordinator_core.cluster.settings import read_settings
 
+    above, name = storage.split(directory)
+    directory = above if name == JOURNAL else directory
+    refuse_read(plan_path, [storage.join(directory, each) for each in (PLAN, JOURNAL)])
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        above, name = storage.split(directory)
-        plan = rollback_plan(client, above if name == JOURNAL else directory)
+        plan = rollback_plan(client, directory)
     write_plan(plan_path, plan)
     show_plan(plan, output_format)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.cli.app import run
 from coordinator_core.cluster import restore_apply
 from coordinator_core.cluster.client import LATEST
 from coordinator_core.cluster.errors import ClusterError, LoginError
@@ -70,6 +71,16 @@ def test_one_that_finds_another_at_work_may_try_again(tmp_path: Path) -> None:
     assert busy.value.exit_code is ExitCode.INTERNAL
     # Not the error of one that was taken over, which must not go on.
     assert not isinstance(busy.value, JournalWriteError)
+
+
+@pytest.mark.parametrize("directory", ["applied", f"applied/{JOURNAL}"])
+@pytest.mark.parametrize("name", [PLAN, JOURNAL])
+def test_the_way_back_does_not_replace_what_was_applied(
+    tmp_path: Path, directory: str, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["restore", "rollback", str(tmp_path / directory), "--bootstrap-server", "127.0.0.1:1"]
+    assert run([*words, "--output", str(tmp_path / "applied" / name)]) == ExitCode.USAGE
+    assert "is read by this command" in capfd.readouterr().err
 
 
 def test_of_two_captures_the_second_may_try_again(tmp_path: Path) -> None:
