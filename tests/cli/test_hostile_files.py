@@ -177,9 +177,11 @@ def test_what_a_replay_reads_is_measured_and_compacted(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options, make = AGREED[name]
-    make(tmp_path)
+    log = tmp_path / "log"
+    log.mkdir()
+    make(log)
     for words in (["describe"], ["stats"], ["compact", "--output", str(tmp_path / "out")]):
-        code, _, err = outcome([words[0], str(tmp_path), *words[1:], *options, *RELEASE], capfd)
+        code, _, err = outcome([words[0], str(log), *words[1:], *options, *RELEASE], capfd)
         assert code == 0, (words[0], err)
 
 
@@ -200,8 +202,10 @@ def test_compaction_of_extreme_timestamps(
             NewRecord(encoded_key(OffsetKey("g", "t", 0)), offset_value(2), timestamp=other),
         ]
         data += build_batch(3 * number, rows, codec=codec, timestamp=time)
-    write_segment(tmp_path, data)
-    words = ["compact", str(tmp_path), "--output", str(tmp_path / "out"), *RELEASE, *options]
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, data)
+    words = ["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE, *options]
     code, _, err = outcome(words, capfd)
     assert code in (0, 3), err
 
@@ -220,9 +224,11 @@ NOTHING_STAYS = {
 def test_compaction_of_which_nothing_stays(
     name: str, options: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write_segment(tmp_path, NOTHING_STAYS[name])
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, NOTHING_STAYS[name])
     out = str(tmp_path / "out")
-    code, _, err = outcome(["compact", str(tmp_path), "--output", out, *RELEASE, *options], capfd)
+    code, _, err = outcome(["compact", str(log), "--output", out, *RELEASE, *options], capfd)
     assert code in (0, 2, 3), err
     if code == 0:
         assert outcome(["verify", out], capfd)[0] == 0
@@ -329,7 +335,9 @@ NUMBERS = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_that_no_option_takes(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    write_segment(tmp_path, SEGMENT)
-    places = {"LOG": str(tmp_path), "OUT": str(tmp_path / "out")}
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    places = {"LOG": str(log), "OUT": str(tmp_path / "out")}
     code, _, err = outcome([places.get(word, word) for word in NUMBERS[name]], capfd)
     assert (code, "Traceback" in err) == (2, False), err
