@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache, wraps
 from typing import Any
 
@@ -22,7 +22,8 @@ _OTHER_LOGS = {"brokers", "transaction_log"}
 
 @cache
 def refusing_inputs(command: click.Command) -> click.Command:
-    """``command``, which ends with :class:`UsageError`, before it begins, where an output is what it reads."""
+    """``command``, which ends with :class:`UsageError`, before it begins, where an output is a file of what it reads,
+    or lies inside a run that it reads. New files beside a log are none of it."""
     run, outputs = command.callback, [param for param in command.params if _OUTPUTS.intersection(param.opts)]
     if run is not None and outputs:
 
@@ -48,9 +49,15 @@ def refuse_read(path: str, files: Iterable[str]) -> None:
 def _check(output: str, logs: Iterable[str], files: Iterable[str]) -> None:
     # Loaded here: the Arrow behind runs is not needed by every command.
     from coordinator_core.runs.place import check_output_outside
+    from coordinator_core.runs.read import is_run, open_run
 
+    is_file = storage.is_local(output) and os.path.isfile(storage.local_path(output))
     for path in logs:
-        check_output_outside(output, _directories(path))
+        if is_run(path):
+            run = open_run(path)
+            check_output_outside(output, [run.path, *(run.manifest["sources"] if is_file else [])])
+        elif is_file:
+            check_output_outside(output, [storage.split(path)[0] if path.endswith(".log") else path])
     refuse_read(output, files)
 
 
@@ -69,17 +76,6 @@ def _inputs(params: Iterable[tuple[click.Parameter, Any]]) -> tuple[list[str], l
         elif words & _FILES or isinstance(param.type, click.Path):
             files += paths
     return logs, files
-
-
-def _directories(path: str) -> Iterator[str]:
-    """Paths that the log or run at ``path`` is read from: of a segment its directory, of a run also its log."""
-    from coordinator_core.runs.read import is_run, open_run
-
-    yield path
-    if is_run(path):
-        yield from open_run(path).manifest["sources"]
-    elif path.endswith(".log"):
-        yield storage.split(path)[0]
 
 
 def _place(path: str) -> str:

@@ -349,7 +349,16 @@ class Profile:
 
 
 FACTS_BESIDE_LOADING: Final = frozenset(
-    {"name", "release", "converts_groups", "describes_pending_revocation", "deleters", "expiry", "requests"}
+    {
+        "name",
+        "release",
+        "bumps_transaction_epochs",
+        "converts_groups",
+        "describes_pending_revocation",
+        "deleters",
+        "expiry",
+        "requests",
+    }
 )
 """Columns of :class:`Profile` that the state after a load does not depend on."""
 

@@ -319,13 +319,14 @@ def test_nothing_is_written_into_what_is_read(bench: Bench, capsys: pytest.Captu
     read = {places[word] for word in bench.writer.words if word in places and Path(places[word]).is_dir()}
     outputs = [at for at, word in enumerate(bench.writer.words) if word.startswith("OUT")]
     for path in read:
-        before = sorted(Path(path).rglob("*"))
-        for at in outputs:
-            words = bench.words(place)
-            words[at] = f"{path}/new"
-            assert run(words) == ExitCode.USAGE
-            assert f"the output {path}/new lies inside" in capsys.readouterr().err
-        assert sorted(Path(path).rglob("*")) == before
+        before = {file: file.read_bytes() for file in Path(path).rglob("*") if file.is_file()}
+        for output in [str(min(before)), *([f"{path}/new"] if path == places["RUN"] else [])]:
+            for at in outputs:
+                words = bench.words(place)
+                words[at] = output
+                assert run(words) == ExitCode.USAGE
+                assert f"the output {output} lies inside" in capsys.readouterr().err
+        assert {file: file.read_bytes() for file in Path(path).rglob("*") if file.is_file()} == before
 
 
 def test_no_file_that_is_read_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,7 +340,7 @@ def test_no_file_that_is_read_is_replaced(tmp_path: Path, capsys: pytest.Capture
     for words, output in (
         ([*predict, str(log), "--topology", str(topology)], tmp_path / "link"),
         ([*predict, str(segment.parent)], topology),
-        (["rescue", str(segment), "--kafka-version", "4.3.1", "--names"], segment.parent / "names.csv"),
+        (["rescue", str(segment), "--kafka-version", "4.3.1", "--names"], segment),
         (["drill", "compare", str(tmp_path / "drill.json"), TOPOLOGY], tmp_path),
     ):
         option = [] if words[-1] == "--names" else ["--output"]
