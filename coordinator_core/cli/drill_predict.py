@@ -54,7 +54,8 @@ from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.log.discovery import TOPOLOGY_FILE
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
-from coordinator_core.runs.read import is_one_run, open_run
+from coordinator_core.runs.place import is_one_run
+from coordinator_core.runs.read import open_run
 from coordinator_core.topology import Topology, load_topology
 from coordinator_core.untrusted import INT32_END, whole_number
 

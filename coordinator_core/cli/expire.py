@@ -21,7 +21,8 @@ from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
-from coordinator_core.runs.read import is_one_run, open_run
+from coordinator_core.runs.place import is_one_run
+from coordinator_core.runs.read import open_run
 from coordinator_core.untrusted import csv_text
 
 

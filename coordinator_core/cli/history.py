@@ -25,8 +25,7 @@ from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.history_file import write_history
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
-from coordinator_core.runs.place import check_output_outside, source_directories
-from coordinator_core.runs.read import is_one_run
+from coordinator_core.runs.place import check_output_outside, is_one_run, source_directories
 
 
 @click.command("history")

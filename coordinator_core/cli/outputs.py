@@ -47,13 +47,15 @@ def refuse_read(path: str, files: Iterable[str]) -> None:
 
 
 def _check(output: str, logs: Iterable[str], files: Iterable[str]) -> None:
-    # Loaded here: the Arrow behind runs is not needed by every command.
-    from coordinator_core.runs.place import check_output_outside
-    from coordinator_core.runs.read import is_run, open_run
+    # Loaded here: not needed for help.
+    from coordinator_core.runs.place import check_output_outside, is_run
 
     is_file = storage.is_local(output) and os.path.isfile(storage.local_path(output))
     for path in logs:
         if is_run(path):
+            # Loaded here: a replay loads the Arrow behind runs while it folds.
+            from coordinator_core.runs.read import open_run
+
             run = open_run(path)
             check_output_outside(output, [run.path, *(run.manifest["sources"] if is_file else [])])
         elif is_file:

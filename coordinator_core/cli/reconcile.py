@@ -36,8 +36,8 @@ from coordinator_core.rules.inputs import Inputs, app_arguments
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.previous import previous_run
 from coordinator_core.rules.publish import FINDINGS_FILE, publish_findings, read_reconciliation, summary_of
-from coordinator_core.runs.place import RECONCILIATION
-from coordinator_core.runs.read import is_one_run, open_run
+from coordinator_core.runs.place import RECONCILIATION, is_one_run
+from coordinator_core.runs.read import open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -22,7 +22,7 @@ from coordinator_core.reports.metrics_out import check_gateway, push_metrics, wr
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
-from coordinator_core.runs.read import is_one_run
+from coordinator_core.runs.place import is_one_run
 
 
 @click.command("report")

@@ -74,7 +74,8 @@ from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.local import check_source
-from coordinator_core.runs.read import is_one_run, is_run, open_run
+from coordinator_core.runs.place import is_one_run, is_run
+from coordinator_core.runs.read import open_run
 from coordinator_core.topology import load_topology
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 

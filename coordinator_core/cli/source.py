@@ -22,8 +22,8 @@ from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
 from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.place import RunPlace
-from coordinator_core.runs.read import Run, is_one_run, open_run
+from coordinator_core.runs.place import RunPlace, is_one_run
+from coordinator_core.runs.read import Run, open_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from coordinator_core.cli.options import Format, ReplayOptions, format_option, r
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.verify import VerifyReport, verify
-from coordinator_core.runs.read import Run, is_one_run, open_run
+from coordinator_core.runs.place import is_one_run
+from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.verify import RunReport, verify_run
 from coordinator_core.untrusted import visible
 

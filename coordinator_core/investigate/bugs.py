@@ -277,6 +277,17 @@ _BUGS = (
         "the partition fails to load once the cleaner has run",
         "upgrade to 4.2.1; do not migrate to streams groups before",
     ),
+    # Boundaries seen on brokers: 3.9.2, 4.1.1 and 4.3.1 stop, 4.4.0 loads.
+    Bug(
+        "KAFKA-20570",
+        "A consumer subscription that Kafka cannot read stops the load",
+        (("2.7", "4.4"),),
+        "4.4.0",
+        "a value of type 2 of protocol type consumer, with a subscription that is not Kafka's",
+        "the partition does not load after a failover, and its groups have no coordinator",
+        "upgrade to 4.4; until then stop the client that writes its own bytes as a subscription, and delete its group "
+        "before its coordinator moves",
+    ),
     Bug(
         "KAFKA-21117",
         "Records of a KIP-848 group over a classic one stop the load",

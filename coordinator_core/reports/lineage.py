@@ -21,7 +21,7 @@ from coordinator_core import __version__, storage
 from coordinator_core.reports.run_report import Document
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.model import Severity
-from coordinator_core.runs.publish import MANIFEST
+from coordinator_core.runs.place import MANIFEST
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 

@@ -6,8 +6,8 @@ import math
 from contextlib import suppress
 
 from coordinator_core import storage
-from coordinator_core.runs.place import directories_of
-from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
+from coordinator_core.runs.place import directories_of, is_run
+from coordinator_core.runs.read import Run, RunError, open_run, resolve_latest
 
 
 def previous_run(run: Run) -> Run | None:

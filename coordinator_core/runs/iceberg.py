@@ -34,9 +34,8 @@ from pyiceberg.utils.config import Config
 
 from coordinator_core import storage
 from coordinator_core.errors import ExitCode, RegroupError, UsageError, lack_behind
-from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.place import MANIFEST, RunPlace
 from coordinator_core.runs.proof import open_parquet
-from coordinator_core.runs.publish import MANIFEST
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.registered import check_names, forget_registration, is_registered, note_registration
 from coordinator_core.runs.rows import declared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -12,6 +12,11 @@ from typing import Self
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import Snapshot
+
+MANIFEST = "manifest.json"
+"""File of a run; a run without it is none yet."""
+LATEST = "latest.json"
+"""File of a cluster that names its newest run."""
 
 PINS_DIRECTORY = "_pins"
 """Directory of a cluster's snapshot manifests, by window. Readers of windows, and of Parquet, pass over such names."""
@@ -68,6 +73,16 @@ def check_component(what: str, name: str) -> None:
     if not _COMPONENT.fullmatch(name) or len(name) > 255:
         what = what.replace("_", " ")
         raise UsageError(f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit")
+
+
+def is_run(path: str) -> bool:
+    """Whether ``path`` is the directory of a published run."""
+    return storage.exists(storage.join(path, MANIFEST))
+
+
+def is_one_run(paths: Sequence[str]) -> bool:
+    """Whether ``paths`` are one, the directory of a published run."""
+    return len(paths) == 1 and is_run(paths[0])
 
 
 def beside(run_path: str, directory: str, *names: str) -> str:

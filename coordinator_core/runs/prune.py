@@ -18,12 +18,13 @@ from coordinator_core.runs.place import (
     BESIDE_DIRECTORIES,
     CATALOGS_DIRECTORY,
     FINDINGS_DIRECTORY,
+    LATEST,
+    MANIFEST,
     PINS_DIRECTORY,
     RECONCILIATION,
     beside,
     directories_of,
 )
-from coordinator_core.runs.publish import LATEST, MANIFEST
 from coordinator_core.runs.registered import Registry, is_registered
 from coordinator_core.storage import Entry
 

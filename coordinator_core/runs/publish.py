@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from coordinator_core import __version__, files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.merge.schema import RowBlocks
-from coordinator_core.runs.place import RunPlace, check_output_outside
+from coordinator_core.runs.place import LATEST, MANIFEST, RunPlace, check_output_outside
 from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (
@@ -35,9 +35,6 @@ from coordinator_core.runs.state_hash import (
     state_hash,
 )
 from coordinator_core.runs.table_directory import remove_other_attempts, staging_path
-
-MANIFEST = "manifest.json"
-LATEST = "latest.json"
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -19,8 +19,9 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.schema import without_long_texts
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
+from coordinator_core.runs.place import LATEST, MANIFEST, is_run
 from coordinator_core.runs.proof import FileProof, open_parquet, parsing
-from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
+from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.rows import BLOCK_ROWS, Bounded, ImpossibleRowError, blocks, impossible_row
 from coordinator_core.runs.schemas import READ_VERSIONS, TABLES
 from coordinator_core.runs.shape import check_manifest
@@ -212,16 +213,6 @@ class Run:
             # A footer may tell of fewer rows than there are.
             place = path
         return impossible_row(place, None, error.reason)
-
-
-def is_run(path: str) -> bool:
-    """Whether ``path`` is the directory of a published run."""
-    return storage.exists(storage.join(path, MANIFEST))
-
-
-def is_one_run(paths: Sequence[str]) -> bool:
-    """Whether ``paths`` are one, the directory of a published run."""
-    return len(paths) == 1 and is_run(paths[0])
 
 
 def open_run(path: str) -> Run:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from coordinator_core import storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.jsontext import parse_json
-from coordinator_core.runs.publish import MANIFEST
+from coordinator_core.runs.place import MANIFEST
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.verify import RunReport
 

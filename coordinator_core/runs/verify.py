@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.runs.place import MANIFEST
 from coordinator_core.runs.proof import check_file
-from coordinator_core.runs.publish import MANIFEST
 from coordinator_core.runs.read import Run, RunError
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import (

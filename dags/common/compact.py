@@ -213,7 +213,7 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
     with _final_errors():
         from coordinator_core import files, storage
         from coordinator_core.lifecycle.compact_publish import REPORT
-        from coordinator_core.runs.publish import LATEST
+        from coordinator_core.runs.place import LATEST
 
         names = ("now_ms", "profile", "partial", "plan_sha256")
         place, window, run_id = planned["place"], planned["window"], storage.split(proved["directory"])[1]

@@ -81,7 +81,8 @@ def _unregister(cluster_name: str, paths: list[str]) -> None:
     settings = load_clusters().clusters[cluster_name].iceberg
     if settings is None:
         return
-    from coordinator_core.runs.read import is_run, open_run
+    from coordinator_core.runs.place import is_run
+    from coordinator_core.runs.read import open_run
     from coordinator_core.runs.registered import is_registered
 
     registered = [path for path in paths if is_run(path) and is_registered(path)]

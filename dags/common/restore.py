@@ -77,7 +77,7 @@ def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
 
 def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], captures: str) -> Iterator[str]:
     """Arguments of ``regroup restore plan``, but for the target. Live sources are brought up to now in ``captures``."""
-    from coordinator_core.runs.read import is_run
+    from coordinator_core.runs.place import is_run
 
     def lines(name: str) -> list[str]:
         return [line.strip() for line in (params[name] or "").splitlines() if line.strip()]

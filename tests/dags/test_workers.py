@@ -19,7 +19,8 @@ from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.runs.place import is_run
+from coordinator_core.runs.read import open_run
 from tests.cases import case
 from tests.dags.airflow_home import AirflowApi, AirflowHome, kill_all_of, processes_of
 from tests.dags.published import local_engine

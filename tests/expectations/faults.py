@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.place import RunPlace
-from coordinator_core.runs.publish import MANIFEST
+from coordinator_core.runs.place import MANIFEST, RunPlace
 from coordinator_core.runs.read import Run, open_run
 
 from ..cases import case

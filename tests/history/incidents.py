@@ -222,6 +222,12 @@ def streams_over_simple(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
+def unread_subscription(directory: Path, broken: bool) -> Path:
+    """KAFKA-20570: a client that writes its own bytes as the subscription of a ``consumer`` group."""
+    own = b'{"topics":["orders"]}' if broken else None
+    return Log().commit("old", dict.fromkeys(ORDERS, 4)).generation(GROUP, 1, member(subscription=own)).write(directory)
+
+
 def downgrade_race(directory: Path, broken: bool) -> Path:
     """KAFKA-21117: records of a KIP-848 group over a classic one whose tombstone the cleaner has removed."""
     log = Log().generation(GROUP, 5, member()).wait(HOUR)
@@ -642,6 +648,16 @@ INCIDENTS = (
         "4.2.1",
         4,
         "KAFKA-20254",
+    ),
+    Incident(
+        "KAFKA-20570",
+        "4.3.1",
+        unread_subscription,
+        "load-refused",
+        ("stops loading", "subscription", "fixed in 4.4"),
+        "4.4",
+        4,
+        "KAFKA-20570",
     ),
     Incident(
         "KAFKA-21117",

@@ -60,6 +60,8 @@ class Client:
     client_id: str = "consumer-1"
     host: str = "/10.0.0.1"
     rebalance_timeout_ms: int = 300_000
+    subscription: bytes | None = None
+    """Bytes in place of those that ``topics`` give."""
 
     def value(self, version: int) -> dict[str, Any]:
         assigned: dict[str, list[int]] = {}
@@ -69,7 +71,9 @@ class Client:
             "assignedPartitions": [{"topic": topic, "partitions": numbers} for topic, numbers in assigned.items()],
             "userData": None,
         }
-        subscription = {"topics": list(self.topics), "userData": None}
+        subscription = self.subscription
+        if subscription is None:
+            subscription = encode_consumer_subscription(0, {"topics": list(self.topics), "userData": None})
         instance = {"groupInstanceId": self.instance_id} if version >= 3 else {}
         return instance | {
             "memberId": self.member_id,
@@ -77,7 +81,7 @@ class Client:
             "clientHost": self.host,
             "rebalanceTimeout": self.rebalance_timeout_ms,
             "sessionTimeout": 45_000,
-            "subscription": encode_consumer_subscription(0, subscription),
+            "subscription": subscription,
             "assignment": b"" if self.partitions is None else encode_consumer_assignment(0, assignment),
         }
 

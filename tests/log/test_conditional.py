@@ -14,8 +14,8 @@ import pytest
 
 from coordinator_core import conditional, storage
 from coordinator_core.errors import UsageError, WriteError
-from coordinator_core.runs.place import RunPlace
-from coordinator_core.runs.publish import LATEST, promote
+from coordinator_core.runs.place import LATEST, RunPlace
+from coordinator_core.runs.publish import promote
 from tests.log.object_store import ObjectStore, object_store
 
 TIMES = 25

@@ -67,3 +67,9 @@ def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(
 ) -> None:
     assert "coordinator_core.fold.segments" in uncached
     assert not (_CODECS | {"coordinator_core.fold.inference", "zstandard"}) & uncached.keys()
+
+
+def test_what_publishes_is_loaded_while_segments_are_folded(uncached: dict[str, bool]) -> None:
+    """A check of the output that loads it before takes that time from every replay."""
+    names = list(uncached)
+    assert names.index("coordinator_core.fold.segments") < names.index("coordinator_core.runs.publish")

@@ -17,8 +17,8 @@ from coordinator_core.fold.pin import write_pin
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs import prune
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.place import RunPlace
-from coordinator_core.runs.publish import MANIFEST, promote
+from coordinator_core.runs.place import MANIFEST, RunPlace
+from coordinator_core.runs.publish import promote
 from coordinator_core.runs.read import open_run
 from coordinator_core.runs.registered import note_registration
 from coordinator_core.runs.verify import verify_run

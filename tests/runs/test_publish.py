@@ -19,9 +19,9 @@ from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
-from coordinator_core.runs.place import RunPlace, check_output_outside, default_window, new_run_id
+from coordinator_core.runs.place import RunPlace, check_output_outside, default_window, is_run, new_run_id
 from coordinator_core.runs.publish import Manifest, RunWriter, StagedTables, promote
-from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
+from coordinator_core.runs.read import RunError, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
 from tests.runs.state_tables import computed_state_hash, state_tables, tables_of
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.errors import DamagedInputError, ExitCode
+from coordinator_core.runs.place import is_run
 from coordinator_core.runs.publish import promote
-from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
+from coordinator_core.runs.read import Run, RunError, open_run, resolve_latest
 from coordinator_core.runs.schemas import SCHEMA_VERSION
 
 from .states import rich_states
