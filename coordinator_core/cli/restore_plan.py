@@ -220,7 +220,7 @@ def plan_command(
         of_file = {old: new for old, new in of_file.items() if any(key.group_id == old for key in wanted.positions)}
         if of_file and not groups and not all_groups:
             groups = tuple(of_file)
-        wanted = renamed(_chosen(wanted, groups, chosen), of_file | renamed_groups, renamed_topics)
+        wanted = renamed(_chosen(wanted, groups, chosen, delete_others), of_file | renamed_groups, renamed_topics)
         of_source, chosen = chosen, {}
         for topic, partitions in of_source.items():
             choose(chosen, renamed_topics.get(topic, topic), partitions)
@@ -455,8 +455,11 @@ def _cluster_of(paths: Sequence[str]) -> str | None:
     return None
 
 
-def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics) -> Wanted:
-    """The chosen part, by the names of the source; no groups: all."""
+def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics, delete_others: bool) -> Wanted:
+    """The chosen part, by the names of the source; no groups: all.
+
+    ``UsageError`` for a group, and for a topic, of which nothing is chosen; a topic may be one to delete.
+    """
     for group_id in groups:
         if not any(key.group_id == group_id for key in wanted.positions):
             raise UsageError(f"the source has no committed offset of group {group_id!r}")
@@ -465,6 +468,9 @@ def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics) -> Wanted:
         for key, place in wanted.positions.items()
         if (not groups or key.group_id in groups) and in_scope(key, topics)
     }
+    for topic in () if delete_others else topics.keys() - {key.topic for key in chosen}:
+        whose = " of these groups" if groups else ""
+        raise UsageError(f"the source has no committed offset{whose} of --topic {topic}")
     return replace(wanted, positions=chosen)
 
 

@@ -82,7 +82,8 @@ def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dic
     """Offset keys that a scenario moves where no source names them: what the groups (``None``: all) have committed, and
     all chosen partitions of chosen topics; with the committed offset.
 
-    Raises ``UsageError`` for a named group without committed offsets where no topic is named.
+    Raises ``UsageError`` for a named group without committed offsets where no topic is named, and for a topic that
+    neither the target nor a group has.
     """
     found: dict[OffsetKey, Position | None] = {}
     for group_id in sorted(target.groups) if groups is None else groups:
@@ -96,6 +97,8 @@ def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dic
             existing = () if target.topics is None or topic not in target.topics else target.topics[topic].partitions
             for partition in existing if partitions is None else partitions:
                 found.setdefault(OffsetKey(group_id, topic, partition), None)
+    for topic in topics.keys() - {key.topic for key in found}:
+        raise UsageError(f"{target.name} has no --topic {topic}, and no group has committed offsets of it")
     return found
 
 

@@ -389,6 +389,8 @@ def test_scenarios_take_all_partitions_of_a_chosen_topic() -> None:
     assert keys_of(None, {}, target()) == {KEY: HELD}
     with pytest.raises(UsageError, match="has committed nothing"):
         keys_of(["h"], {}, target())
+    with pytest.raises(UsageError, match="has no --topic ordres"):
+        keys_of(["g"], {"orders": None, "ordres": None}, target())
 
 
 @pytest.mark.parametrize("text, ms", [("PT1H", 3_600_000), ("P1DT2H3M4.5S", 93_784_500), ("p7d", 604_800_000)])

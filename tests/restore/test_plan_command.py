@@ -52,6 +52,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.write(tmp_path_factory.mktemp("restore") / "log")
 
 
+def test_a_topic_without_committed_offsets_is_refused(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for topic in ("ordres", "orders:1"):
+        words = ["--group", "g", "--topic", topic, "--against", str(log), "--kafka-version", "3.9.2"]
+        assert run(["restore", "plan", str(log), "--before-record", "0:5", *words]) == ExitCode.USAGE
+        assert "the source has no committed offset of these groups of --topic" in capfd.readouterr().err
+    words += ["--delete-others"]
+    assert run(["restore", "plan", str(log), "--before-record", "0:5", *words]) == ExitCode.CLEAN
+
+
 @pytest.mark.parametrize(
     "point, value",
     [
