@@ -72,6 +72,8 @@ def describe_command(
     else:
         for group in document["groups"]:
             _describe_text(group, view, verbose, selection)
+        if topics and not document["groups"]:
+            note("None of the groups has an offset of these topics, or owns a partition of one.")
     return _exit_code(source)
 
 

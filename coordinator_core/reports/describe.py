@@ -89,15 +89,17 @@ def describe(
     selection: Selection,
     topics: Topics | None = None,
 ) -> Json:
-    """The whole document of ``describe --format json``; with ``topics`` also log ends and lag."""
+    """The whole document of ``describe --format json``; with ``topics`` also log ends and lag.
+
+    Of chosen topics, the groups that have an offset or own a partition of one, or share one.
+    """
     names = topic_names(states, known_topic_names if topics is None else topics.names_by_id | {**known_topic_names})
     groups = []
     for state in states:
         offsets = _offsets_by_group(state, selection)
         groups += [
             _group(state, group, offsets.get(group_id, []), names, profile)
-            for group_id, group in state.groups.items()
-            if selection.has_group(group_id)
+            for group_id, group in _chosen(state, selection, names, profile)
         ]
     if topics is not None:
         for group in groups:
@@ -165,10 +167,7 @@ def _owned(members: Iterable[Json]) -> Iterator[tuple[str, int]]:
 def listing(
     states: Sequence[PartitionState], *, profile: Profile, known_topic_names: Mapping[str, str], selection: Selection
 ) -> list[Json]:
-    """One object a group: id, offsets partition, type, protocol type, state.
-
-    Of chosen topics, the groups that have an offset or own a partition of one, or share one.
-    """
+    """One object a group of :func:`describe`: id, offsets partition, type, protocol type, state."""
     names = topic_names(states, known_topic_names)
     rows = [
         {
@@ -179,21 +178,21 @@ def listing(
             "state": group.state.value if group.state else None,
         }
         for state in states
-        for group_id, group in _of_topics(state, selection, names, profile)
-        if selection.has_group(group_id)
+        for group_id, group in _chosen(state, selection, names, profile)
     ]
     return sorted(rows, key=lambda row: (row["group_id"], row["offsets_partition"]))
 
 
-def _of_topics(
+def _chosen(
     state: PartitionState, selection: Selection, names: Mapping[str, str], profile: Profile
 ) -> Iterable[tuple[str, Group]]:
+    groups = [one for one in state.groups.items() if selection.has_group(one[0])]
     if selection.topics is None:
-        return state.groups.items()
+        return groups
     offsets = _offsets_by_group(state, selection)
     return (
         (group_id, group)
-        for group_id, group in state.groups.items()
+        for group_id, group in groups
         if group_id in offsets
         or any(selection.has_topic(topic) for topic, _ in _owned(_members(group, names, profile)))
         or (isinstance(group, ShareGroup) and any(selection.has_topic(topic.topic) for topic in group.topics))

@@ -77,10 +77,16 @@ def test_a_topic_narrows(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert [line.split()[1:4] for line in text.strip().splitlines()[1:]] == [
         ["t-clicks", str(partition), "100"] for partition in range(4)
     ]
+    described = json.loads(output_of(["describe", *mixed, "--format", "json"], capfdbinary))["groups"]
+    assert run(["describe", *mixed, "--group", "g-classic-range"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert not out
+    assert b"None of the groups has an offset of these topics" in err
     ids = [group["group_id"] for group in json.loads(output_of(["list", *mixed, "--format", "json"], capfdbinary))]
     # Offsets, partitions of a member of a group of each type, and topics of a share group without members.
     assert {"g-simple-assign", "g-classic-coop-static", "g-consumer", "g-share", "g-share-empty"} < set(ids)
     assert "g-classic-range" not in ids
+    assert [group["group_id"] for group in described] == ids
 
 
 def test_a_offset_key_with_only_a_pending_commit_has_no_committed_offset(
