@@ -346,6 +346,11 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
         raise _not_written(path, error) from error
 
 
+def is_unfinished(name: str) -> bool:
+    """Whether a file has the name that :func:`write_atomic` gives before all is written: a killed writer leaves it."""
+    return name.startswith(".")
+
+
 def _write_through(file: BufferedWriter, portions: Iterable[bytes | memoryview]) -> None:
     """Write the portions, on disk at the end. The disk is at work while the next ones are made."""
     unsynced = 0

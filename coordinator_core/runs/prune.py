@@ -63,7 +63,7 @@ def prunable(
         raise UsageError(f"{place}: no such directory")
     found: list[Removal] = []
     if "pins" in keep:
-        found += _old([_pin(entry) for entry in _pins(place)], keep["pins"], now_ms)
+        found += _old_pins(place, keep["pins"], now_ms)
     if "runs" in keep:
         found += _old_runs(place, keep["runs"], now_ms, besides)
     return sorted(found, key=lambda removal: (removal.at_ms, removal.paths))
@@ -151,21 +151,22 @@ def _about(path: str) -> list[str]:
     return [other for other in others if storage.stat(other) is not None]
 
 
-def _pin(entry: Entry) -> Removal:
-    return Removal("pins", _at_ms(entry), (entry.path,))
-
-
 def _at_ms(entry: Entry) -> int:
     if entry.modified_ns is None:
         raise UsageError(f"{entry.path}: its storage does not tell when it was written")
     return entry.modified_ns // 1_000_000
 
 
-def _pins(place: str) -> Iterator[Entry]:
+def _old_pins(place: str, keep: Keep, now_ms: int) -> list[Removal]:
     pins = storage.join(place, PINS_DIRECTORY)
-    if storage.stat(pins) is not None:
-        for window in storage.list_directory(pins):
-            yield from storage.list_directory(window.path)
+    if storage.stat(pins) is None:
+        return []
+    found: dict[bool, list[Removal]] = {True: [], False: []}
+    for window in storage.list_directory(pins):
+        for entry in storage.list_directory(window.path):
+            found[storage.is_unfinished(entry.name)].append(Removal("pins", _at_ms(entry), (entry.path,)))
+    # Files that a killed writer left are no pins to keep.
+    return _old(found[False], keep, now_ms) + _old(found[True], replace(keep, newest=None), now_ms)
 
 
 def _compared_with(run: str) -> Iterator[tuple[str, str]]:

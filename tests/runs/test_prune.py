@@ -107,6 +107,16 @@ def test_both_must_let_it_go(place: Path, capsys: pytest.CaptureFixture[str]) ->
     assert pins(place) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_what_a_killed_writer_left_is_no_pin_to_keep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = [place / f"c/_pins/day-{day}/.a.json.k1ll3d" for day in (8, 9)]
+    for path, hours in zip(left, (30, 1), strict=True):
+        path.write_bytes(b"{")
+        os.utime(path, (NOW_MS / 1000 - hours * 3600,) * 2)
+    pruned(place, "--keep", "3", "--kind", "pins", "--apply", capsys=capsys)
+    assert pins(place) == [7, 8, 9]
+    assert [path.exists() for path in left] == [False, True]
+
+
 def test_the_latest_run_stays_however_old_it_is(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c/latest.json").write_text(json.dumps({"path": "day-2/r"}))
     pruned(place, "--keep", "1", "--kind", "runs", "--apply", capsys=capsys)
