@@ -28,7 +28,10 @@ def whole(least: int, most: int = (1 << 62) - 1) -> Callable[[str], int]:
     """Type of an argument that is a whole number, by default far from the end of an int64."""
 
     def convert(text: str) -> int:
-        number = int(text)
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
         if not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{number} is no number from {least} to {most}")
         return number

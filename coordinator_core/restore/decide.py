@@ -195,6 +195,9 @@ def _blocking(
     elsewhere: bool,
 ) -> Iterator[str]:
     """Why the offset key cannot be written as it is wanted."""
+    if key.partition < 0:
+        yield f"partition {key.partition} is none"
+        return
     if group.type == GroupType.SHARE and not target.has_start_offsets:
         yield "the brokers have no request that sets start offsets of share groups (Kafka 4.1 and later have)"
     if target.topics is not None:

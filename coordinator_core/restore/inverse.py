@@ -69,7 +69,7 @@ def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
         for key, held in sorted(now.offsets.items())
         if key not in known
     ]
-    made = group.action is Action.CREATE
+    made = group.action is Action.CREATE and any(group.writes())
     empty = all(row.after is None for row in rows) and not others
     warnings = []
     if made and now.state is not None and not empty:

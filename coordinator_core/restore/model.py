@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import FormError, Int32, Within, from_json, parse_json, to_json
+from coordinator_core.jsontext import FormError, Int32, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
-from coordinator_core.untrusted import INT32_END, exact_row, is_utf8
+from coordinator_core.untrusted import exact_row, is_utf8
 
 if TYPE_CHECKING:
     Metadata = str | LongText
@@ -97,7 +97,7 @@ class Row:
 
     group_id: str
     topic: str
-    partition: Annotated[int, Within(0, INT32_END - 1)]
+    partition: Int32
     action: Action
     before: Position | None
     after: Position | None
@@ -348,6 +348,8 @@ def _problem(row: Row, group: GroupPlan, is_repeated: bool) -> str | None:
         metadata = "" if row.after is None else str(row.after.metadata)
         if row.after is not None and row.after.offset < 0:
             return f"offset {row.after.offset} is none"
+        if row.after is not None and row.partition < 0:
+            return f"partition {row.partition} is none"
         if not all(map(is_utf8, (row.group_id, row.topic, metadata))):
             return "a name or the metadata is no text that UTF-8 has"
     return None

@@ -260,7 +260,7 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
         ({"after": Position(-7)}, r"groups\[0\]\.rows\[0\]: offset -7 is none"),
         ({"after": Position(160, metadata="\ud800")}, "no text that UTF-8 has"),
         ({"topic": "\ud800"}, "no text that UTF-8 has"),
-        ({"partition": -1}, "partition: expected int"),
+        ({"partition": -1}, r"groups\[0\]\.rows\[0\]: partition -1 is none"),
         ({"partition": 1 << 31}, "partition: expected int"),
         ({"group_id": "decoy"}, "the row is of group 'decoy', its group is 'g'"),
         ({"action": Action.CREATE}, "the action is create, and what is before and after says update"),
@@ -287,10 +287,23 @@ def test_a_plan_has_each_group_and_offset_key_once(tmp_path: Path) -> None:
         write_plan(str(tmp_path / "plan.json"), plan_of(groups))
         with pytest.raises(UsageError, match=said):
             read_plan(tmp_path / "plan.json")
-    # What is blocked says itself why.
-    blocked = plan_of(decide(Wanted({KEY: Position(-7)}), target(), Choices({})))
-    write_plan(str(tmp_path / "plan.json"), blocked)
-    assert read_plan(tmp_path / "plan.json")[0] == blocked
+
+
+def test_what_no_request_can_write_is_blocked_and_says_why(tmp_path: Path) -> None:
+    below = OffsetKey("g", "orders", -1)
+    to = target(offsets={below[1:]: HELD})
+    for wanted, known, action, reason in (
+        ({KEY: Position(-7)}, target(), Action.BLOCKED, "offset -7 is none"),
+        ({below: Position(160)}, to, Action.BLOCKED, "partition -1 is none"),
+        ({below: Position(160)}, replace(to, topics=None), Action.BLOCKED, "partition -1 is none"),
+        ({below: HELD}, to, Action.KEEP, "it is so already"),
+    ):
+        plan = plan_of(decide(Wanted(wanted), known, Choices({})))
+        (row,) = plan.rows()
+        assert row.action is action
+        assert reason in row.reason
+        write_plan(str(tmp_path / "plan.json"), plan)
+        assert read_plan(tmp_path / "plan.json")[0] == plan
 
 
 def test_the_inverse_gives_back_what_was_and_takes_away_what_was_made() -> None:
@@ -357,6 +370,9 @@ def test_a_group_that_was_made_goes_unless_others_use_it() -> None:
     (back,) = inverse(groups, target(offsets={KEY[1:]: Position(160), ("clicks", 0): HELD}))
     assert (back.action, [row.action for row in back.rows]) == (Action.UPDATE, [Action.KEEP, Action.DELETE])
     (back,) = inverse(groups, absent)
+    assert back.action is Action.KEEP
+    # Of what failed, nothing made the group.
+    (back,) = inverse(begun(plan_of(groups), [BEGIN, end(KEY[1:])]), target(None))
     assert back.action is Action.KEEP
 
 

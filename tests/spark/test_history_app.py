@@ -156,6 +156,7 @@ def test_a_log_without_groups(tmp_path: Path) -> None:
         (["--snapshot", "x"], "--output goes with --snapshot and --pin"),
         (["--snapshot", "x", "--output", "o", "--coordinator", "new"], "--coordinator goes with --kafka-version"),
         (["--snapshot", "x", "--output", "o", "--offsets-retention-ms", "0"], "0 is no number from 1 to "),
+        (["--snapshot", "x", "--output", "o", "--offsets-retention-ms", "abc"], "'abc' is no whole number"),
         (["--run", "x", "--pin", "y"], "not allowed with"),
     ],
 )
