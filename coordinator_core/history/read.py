@@ -396,7 +396,7 @@ class HistoryReader:
 
     def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
         self._replayer.replay_record(batch, records, record)
-        kind = _marker_type(record)
+        kind = marker_type(record)
         ends = kind in _ENDS or (kind is not None and self._profile.loader is Loader.SCALA)
         pending = self._pending.pop(batch.producer_id, {}) if ends else {}
         for key, version in pending.items():
@@ -498,8 +498,9 @@ class _KnownKey(NamedTuple):
         return None if found is None or found[1] != len(value) else (version, found[0])
 
 
-def _marker_type(marker: Record) -> ControlType | None:
-    """``None`` where the key is unreadable: the replay counts the marker among the records that cannot be read."""
+def marker_type(marker: Record) -> ControlType | None:
+    """Type of a control record; ``None`` where its key is unreadable: the replay counts it among the records that
+    cannot be read."""
     try:
         return control_type(marker)
     except ValueError:

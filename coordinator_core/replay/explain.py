@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator_core.errors import Damage
-from coordinator_core.groups.model import CommittedOffset, OffsetKey
+from coordinator_core.groups.model import CommittedOffset, LoadFailure, OffsetKey
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
@@ -85,7 +85,13 @@ def _marker(
         for offset_key in replayer.pending_offset_keys(batch.producer_id)
         if subject.includes(offset_key)
     }
+    failures = len(replayer.load_failures())
     replayer.replay_record(batch, records, record)
+    failed = replayer.load_failures()[failures:]
+    if failed:
+        # Of all groups of the partition, since none of them loads.
+        yield "control record", None, _load_fails(failed)
+        return
     kind = control_type(record).name
     for offset_key, (committed, pending) in sorted(before.items()):
         after = replayer.committed(offset_key)
@@ -125,8 +131,12 @@ def _data(
     replayer.replay_record(batch, records, record)
     if isinstance(meaning, GroupRecord) and meaning.key.get("group", meaning.key.get("groupId")) == subject.group_id:
         failed = replayer.load_failures()[failures:]
-        effect = f"the load fails here: {failed[0].detail}" if failed else _group_effect(meaning)
+        effect = _load_fails(failed) if failed else _group_effect(meaning)
         yield f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}", None, effect
+
+
+def _load_fails(failed: Sequence[LoadFailure]) -> str:
+    return f"the load fails here: {failed[0].detail}"
 
 
 def _commit_effect(

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_history
-from coordinator_core.log.batch import control_type
+from coordinator_core.history.read import marker_type, read_history
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
@@ -115,7 +114,7 @@ class _PartitionScan:
 
     def _record(self, batch: Batch, record: Record) -> None:
         if batch.is_control:
-            kind = control_type(record)
+            kind = marker_type(record)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 if batch.producer_id not in self._producers:
                     place = self._place(record.offset)

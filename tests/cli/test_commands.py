@@ -12,6 +12,7 @@ from coordinator_core.cli.app import run
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
+from tests.history.logs import Log
 from tests.replay.histories import History, encoded_key
 
 NOW = ["--now-ms", "1795260000000"]
@@ -124,6 +125,20 @@ def test_explain_of_a_run_reads_the_log_it_came_from(tmp_path: Path, capfdbinary
     explained = output_of(["explain", replayed["run"], "--group", "g-txn"], capfdbinary)
     assert explained == output_of(["explain", *snapshot.command_line(), "--group", "g-txn"], capfdbinary)
     assert "COMMIT marker" in explained
+
+
+@pytest.mark.parametrize("key", [b"\0", b"", b"\xff\xff\0\1"])
+def test_an_unreadable_control_key_is_told_as_the_end_of_the_load(
+    key: bytes, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = Log().commit("g", {("orders", 0): 1}).commit("g", {("orders", 0): 2}, producer_id=7).control(key, 7)
+    arguments = [str(log.commit("g", {("orders", 0): 3}).write(tmp_path / "log")), "--kafka-version", "3.9.2"]
+    told = output_of(["explain", *arguments, "--group", "g"], capfdbinary).splitlines()
+    assert len(told) == 4
+    assert f"the load fails here: control record with a {len(key)}-byte key" in told[2]
+    assert output_of(["explain", *arguments, "--group", "other"], capfdbinary).splitlines() == told[2:3]
+    output_of(["reconcile", *arguments, *NOW], capfdbinary, code=1)
+    output_of(["report", *arguments, *NOW, "--output", str(tmp_path / "pages")], capfdbinary)
 
 
 @pytest.mark.parametrize("name", ["k082/plain", "k0102/before", "k392-classic", "k431-mixed"])
