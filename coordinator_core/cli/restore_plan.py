@@ -28,6 +28,7 @@ from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
     number_of_partitions,
+    partition_for,
     placement_divisor,
 )
 from coordinator_core.groups.model import OffsetKey, PartitionState
@@ -45,6 +46,7 @@ from coordinator_core.restore.selection import (
     Move,
     Scenario,
     Topics,
+    check_topics,
     choose,
     keys_of,
     moved,
@@ -214,22 +216,28 @@ def plan_command(
     of_file = {} if names_file is None else _names_of_file(names_file)
     point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
     _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
-    wanted, source = _wanted(paths, from_file, point, groups, options)
+    by_file = bool(of_file) and not groups and not all_groups
+    wanted, source = _wanted(paths, from_file, point, tuple(of_file) if by_file else groups, options)
+    named = None if all_groups and wanted is None else groups
     if wanted is not None:
+        known = {key.group_id: None for key in wanted.positions}
         # Groups of the file that have committed nothing have nothing to move.
-        of_file = {old: new for old, new in of_file.items() if any(key.group_id == old for key in wanted.positions)}
-        if of_file and not groups and not all_groups:
+        of_file = {old: new for old, new in of_file.items() if old in known}
+        if by_file:
             groups = tuple(of_file)
-        wanted = renamed(_chosen(wanted, groups, chosen, delete_others), of_file | renamed_groups, renamed_topics)
+            if not groups:
+                raise UsageError(f"the source has no committed offset of a group of {names_file}")
+        new_names = of_file | renamed_groups
+        wanted = renamed(_chosen(wanted, groups, chosen, delete_others), new_names, renamed_topics)
+        # What is deleted may be of groups of which nothing is wanted.
+        of_groups = [new_names.get(group_id, group_id) for group_id in groups or known] if delete_others else []
+        named = tuple(dict.fromkeys([*of_groups, *(key.group_id for key in wanted.positions)]))
         of_source, chosen = chosen, {}
         for topic, partitions in of_source.items():
             choose(chosen, renamed_topics.get(topic, topic), partitions)
     choices = Choices(
         chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others, new_groups == "share"
     )
-    named = None if all_groups and wanted is None else groups
-    if wanted is not None:
-        named = tuple({key.group_id: None for key in wanted.positions})
     if bootstrap_server is not None:
         target, at = _live(
             bootstrap_server, command_config, capture_directory, wanted, named, chosen, scenario, options
@@ -238,6 +246,8 @@ def plan_command(
         target, at = _replayed(against, topics_file, named, options), {}
         if scenario is not None and scenario.needs_time:
             raise UsageError(f"--{scenario.move} asks the topics' leaders; it needs --bootstrap-server")
+    if wanted is not None and delete_others:
+        check_topics(chosen, wanted, target)
     warnings = ["nothing is known of the topics: ranges are not checked"] if target.topics is None else []
     if wanted is not None and not point.is_end:
         warnings += _steps(wanted, groups)
@@ -265,7 +275,7 @@ def plan_command(
             "new_groups": new_groups,
         },
         created_at_ms=clock_ms(),
-        groups=tuple(decide(wanted, target, choices)),
+        groups=tuple(decide(wanted, target, choices, named or ())),
         warnings=tuple(warnings),
     )
     if output is not None:
@@ -397,8 +407,12 @@ def _at(
         states, steps = states_at(
             logs, profile, time_ms=point.time_ms, before=point.before, on_damage=options.on_damage, damage=damage
         )
-        wanted = wanted_of(states, {}, cluster_id, _offsets_partitions(paths, states, options), groups)
-        return replace(wanted, steps=steps)
+        number = _offsets_partitions(paths, states, options)
+        wanted = wanted_of(states, {}, cluster_id, number, groups)
+        warned = dict(wanted.warnings)
+        for group_id in set(groups) - {key.group_id for key in wanted.positions}:
+            warned[group_id] = (*warned.get(group_id, ()), *_steps_of_absent(group_id, steps, states, number))
+        return replace(wanted, steps=steps, warnings=warned)
     case = Case(profile, options.now_ms, None)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
@@ -462,7 +476,8 @@ def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics, delete_others
     """
     for group_id in groups:
         if not any(key.group_id == group_id for key in wanted.positions):
-            raise UsageError(f"the source has no committed offset of group {group_id!r}")
+            said = (f"the source has no committed offset of group {group_id!r}", *wanted.warnings.get(group_id, ()))
+            raise UsageError("; ".join(said))
     chosen = {
         key: place
         for key, place in wanted.positions.items()
@@ -478,6 +493,17 @@ def _steps(wanted: Wanted, groups: Sequence[str]) -> list[str]:
     """Warnings of clock steps; of the offsets partitions of ``groups`` where these are named."""
     partitions = {place.offsets_partition for place in wanted.positions.values()}
     return [said for partition, said in sorted(wanted.steps.items()) if not groups or partition in partitions]
+
+
+def _steps_of_absent(
+    group_id: str, steps: Mapping[int, str], states: Sequence[PartitionState], offsets_partitions: int
+) -> tuple[str, ...]:
+    """Warnings of clock steps that a group without offsets before the point may have some behind: of its offsets
+    partition, or of all where the log has not that one."""
+    home = partition_for(group_id, offsets_partitions)
+    if any(state.offsets_partition == home for state in states):
+        steps = {home: steps[home]} if home in steps else {}
+    return tuple(steps.values())
 
 
 def _without_ids(wanted: Wanted, renamed_topics: Mapping[str, str]) -> list[str]:

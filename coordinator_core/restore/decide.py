@@ -58,9 +58,15 @@ def is_elsewhere(wanted: Wanted, target: Target) -> bool:
     return None not in (wanted.cluster_id, target.cluster_id) and wanted.cluster_id != target.cluster_id
 
 
-def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
-    """A plan for each group that ``wanted`` names, in order of group ids, with all offsets that it holds."""
+def decide(wanted: Wanted, target: Target, choices: Choices, group_ids: Iterable[str] = ()) -> list[GroupPlan]:
+    """A plan for each group that ``wanted`` names, in order of group ids, with all offsets that it holds.
+
+    With ``delete_others`` also for those of ``group_ids`` that have nothing else than offsets to delete.
+    """
     by_group: dict[str, dict[OffsetKey, Position]] = {}
+    for group_id in group_ids if choices.delete_others else ():
+        if any(in_scope(OffsetKey(group_id, *key), choices.topics) for key in target.group(group_id).offsets):
+            by_group[group_id] = {}
     for key, place in wanted.positions.items():
         if in_scope(key, choices.topics):
             by_group.setdefault(key.group_id, {})[key] = place

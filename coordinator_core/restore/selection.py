@@ -102,6 +102,14 @@ def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dic
     return found
 
 
+def check_topics(topics: Topics, wanted: Wanted, target: Target) -> None:
+    """Raises ``UsageError`` for a topic of which nothing is wanted and nothing is known in the target."""
+    known = {key.topic for key in wanted.positions} | {*(target.topics or ())}
+    known |= {topic for group in target.groups.values() for topic, _ in group.offsets}
+    for topic in sorted(topics.keys() - known):
+        raise UsageError(f"neither the source nor {target.name} has topic {topic}")
+
+
 def moved(
     base: Mapping[OffsetKey, Position] | Mapping[OffsetKey, Position | None],
     scenario: Scenario,

@@ -152,7 +152,8 @@ def check_places(
         if home not in places and (not group_ids or group_id in group_ids):
             raise UsageError(
                 f"offsets partitions {listed(places)} have group {group_id!r}, and {home}, that of its coordinator "
-                f"where there are {offsets_partitions}, has not: give their number (--offsets-topic-num-partitions)"
+                f"where there are {offsets_partitions}, has not: if they are not so many, give their number "
+                "(--offsets-topic-num-partitions), else choose other groups (--group)"
             )
     return found
 

@@ -59,6 +59,22 @@ def test_a_topic_without_committed_offsets_is_refused(log: Path, capfd: pytest.C
         assert "the source has no committed offset of these groups of --topic" in capfd.readouterr().err
     words += ["--delete-others"]
     assert run(["restore", "plan", str(log), "--before-record", "0:5", *words]) == ExitCode.CLEAN
+    words[words.index("orders:1")] = "ordres"
+    assert run(["restore", "plan", str(log), "--before-record", "0:5", *words]) == ExitCode.USAGE
+    assert f"neither the source nor {log} has topic ordres" in capfd.readouterr().err
+
+
+def test_others_are_deleted_also_where_the_source_has_nothing_of_the_topic(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit("g", {("a", 0): 5}).commit("h", {("a", 0): 5, ("c", 0): 1}).write(tmp_path / "log")
+    made = Log().commit("g", {("b", 0): 1, ("c", 0): 2}).commit("new", {("c", 0): 2}).commit("other", {("c", 0): 2})
+    target = made.write(tmp_path / "target")
+    common = [log, "--topic", "c", "--delete-others", "--against", target]
+    assert after(planned(capfd, *common, "--group", "g")) == {"g b-0": 1, "g c-0": None}
+    assert after(planned(capfd, *common, "--all-groups")) == {"g b-0": 1, "g c-0": None, "h c-0": 1}
+    mapped = planned(capfd, *common, "--group", "h", "--map-group", "h=new")
+    assert after(mapped) == {"new c-0": 1}
 
 
 @pytest.mark.parametrize(
@@ -299,6 +315,11 @@ def test_a_clock_that_stepped_back_is_told(log: Path, tmp_path: Path, capfd: pyt
     for groups, steps in ((["--group", "g"], [said]), (["--all-groups"], [said]), (["--group", "other"], [])):
         document = planned(capfd, stepped, *groups, *point)
         assert document["warnings"] == ["nothing is known of the topics: ranges are not checked", *steps]
+    # A group may have committed behind the point alone: a37 is of partition 3, h of 4, q of one that the log has not.
+    for group, steps in (("a37", f"; {said}"), ("q", f"; {said}"), ("h", "")):
+        words = ["restore", "plan", str(stepped), "--group", group, *map(str, point), "--kafka-version", "3.9.2"]
+        assert run(words) == ExitCode.USAGE
+        assert capfd.readouterr().err.endswith(f"no committed offset of group '{group}'{steps}\n")
     # What lies behind the point may be damaged: it is not taken.
     segment = stepped / "__consumer_offsets-3" / f"{4:020d}.log"
     segment.write_bytes(segment.read_bytes()[:-1])
@@ -328,6 +349,21 @@ def test_a_group_in_two_offsets_partitions_is_what_its_coordinator_reads(
         given = ["restore", "plan", *map(str, paths), "--group", "g", "--offsets-topic-num-partitions", "60"]
         assert run(given) == ExitCode.USAGE
         assert "offsets partitions 3 and 17 have group 'g', and 43, that of its coordinator" in capfd.readouterr().err
+
+
+def test_of_a_file_of_names_its_groups_alone_count(
+    placed_twice: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Group g, which does not lie at its coordinator, is not among them."""
+    names = tmp_path / "names.csv"
+    Log().commit("h", {("orders", 0): 5}).write(placed_twice, 44)
+    names.write_text("h,new\nnobody,another\n")
+    common = [placed_twice, "--map-groups", names, "--against", placed_twice.parent / "target"]
+    Log().commit("z", {("orders", 0): 1}).write(tmp_path / "target")
+    assert after(planned(capfd, *common, "--offsets-topic-num-partitions", "60")) == {"new orders-0": 5}
+    names.write_text("nobody,another\n")
+    assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
+    assert f"the source has no committed offset of a group of {names}" in capfd.readouterr().err
 
 
 def test_the_number_of_offsets_partitions_is_that_of_the_target(
