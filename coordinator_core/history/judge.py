@@ -143,15 +143,18 @@ class Judge:
         if topic is not None and expiry is not None:
             # What went with it in other groups may have had the same age, or be older than a retention that is new.
             topic = replace(topic, certainty=Certainty.POSSIBLE)
+        requests = self._request(act, removal, with_group=with_group)
         forgotten = self._sources_bug(group, removal)
         if topic is not None and topic.certainty is not Certainty.POSSIBLE:
+            if requests is not None and requests.kind is EndKind.DELETE_GROUPS:
+                # One request names several groups.
+                topic = replace(topic, certainty=Certainty.POSSIBLE, others=(requests.kind, *requests.others))
             if forgotten is None:
                 return topic
-            forgotten = replace(forgotten, certainty=Certainty.POSSIBLE, others=(topic.kind,))
+            forgotten = replace(forgotten, certainty=Certainty.POSSIBLE, others=(topic.kind, *topic.others))
         bug = self._rebalance_bug(group, removal) or forgotten
         if bug is not None:
             return bug
-        requests = self._request(act, removal, with_group=with_group)
         if requests is not None and self._configured is None:
             # A retention that is shorter than the default would explain it.
             expiry = expiry or self._rebalance_bug(group, removal, SHORTEST_RETENTION_MS)

@@ -7,13 +7,14 @@ are the same however the partitions are shared out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from coordinator_core.durations import MINUTE_MS
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import EndKind, GroupHistory, Place
+from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Place
 from coordinator_core.history.signs import (
     MoveKind,
     flapping_of,
@@ -159,18 +160,19 @@ def _large_batch(group: GroupHistory, _: Facts, limits: Limits) -> Iterator[Row]
 
 def _retention(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator[Row]:
     configured = int(limits["offsets_retention_ms"])
+    # What is merely possible proves nothing, nor does a bug.
     early = [
-        removal
+        (removal.end.retention_at_most_ms, removal)
         for removal in group.removals
         if removal.end is not None
         and removal.end.kind is EndKind.EXPIRY
+        and removal.end.certainty is not Certainty.POSSIBLE
         and removal.end.bug is None
         and removal.end.retention_at_most_ms is not None
         and removal.end.retention_at_most_ms < configured
     ]
     if early:
-        first = min(early, key=lambda one: one.end.retention_at_most_ms or 0 if one.end is not None else 0)
-        applied = 0 if first.end is None else first.end.retention_at_most_ms
+        applied, first = min(early, key=itemgetter(0))
         values = {"applied_ms": applied, "configured_ms": configured, "rows": len(early)}
         yield _at(first.place, **_of(first.offset_key), **values)
 

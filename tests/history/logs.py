@@ -28,7 +28,11 @@ T0 = 1_780_000_000_000
 
 
 def group_histories(
-    paths: Collection[Path], release: str, coordinator: str | None = None, groups: Collection[str] | None = None
+    paths: Collection[Path],
+    release: str,
+    coordinator: str | None = None,
+    groups: Collection[str] | None = None,
+    retention_ms: int | None = None,
 ) -> dict[str, GroupHistory]:
     """Judged histories of a log by group id."""
     snapshot = discover([str(path) for path in paths])
@@ -40,7 +44,7 @@ def group_histories(
         for log in snapshot.partitions
     ]
     found = [group for partition in read for group in partition.groups.values()]
-    Judge(profile, deletions).judge(found)
+    Judge(profile, deletions, retention_ms=retention_ms).judge(found)
     settle_origins(found)
     return {group.group_id: group for group in found}
 

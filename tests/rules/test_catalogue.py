@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
-from tests.rules.faults import FAULTS
+from tests.rules.faults import DAY, FAULTS, SCALA, at
 from tests.rules.logs import HEALTHY, TOPICS, commit, empty_group, offset_tombstone, one
 
 
@@ -32,6 +33,20 @@ def test_odd_logs_are_looked_at_to_the_end(release: str, tmp_path: Path) -> None
         before = one(*parts[number - 1], release=release)
         log = one(*part, release=release, topics=TOPICS, previous=before, scanned=True)
         assert log.reconcile(tmp_path / str(number)).evaluated
+
+
+def test_what_may_have_been_deleted_proves_no_retention(tmp_path: Path) -> None:
+    """The groups of the fault of R69, both removed at one moment."""
+    log = one(
+        *HEALTHY,
+        at(0, empty_group("r"), commit("r", "ur", version=3), empty_group("s"), commit("s", "us", version=3)),
+        at(2 * DAY, offset_tombstone("r", "ur"), (encode_key(2, {"group": "r"}), None)),
+        at(2 * DAY, offset_tombstone("s", "us"), (encode_key(2, {"group": "s"}), None)),
+        **SCALA | {"now_ms": FAULTS["R69"].now_ms},
+    )
+    found = log.reconcile(tmp_path)
+    assert "R69" in found.evaluated
+    assert "R69" not in found.findings["rule"].to_pylist()
 
 
 def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
