@@ -57,6 +57,7 @@ from coordinator_core.restore.model import (
     value_of,
 )
 from coordinator_core.restore.target import TargetGroup
+from coordinator_core.rules.topics import UNKNOWN
 
 PLAN = "plan.json"
 CAPTURE = "capture"
@@ -128,7 +129,8 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     groups = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
     found = [one for group in left for one in _refusals_of(group, groups[group.group_id], group.group_id in begun)]
     done = [group for group in writing if group.group_id in ended]
-    found += [one for group in done for one in _changes_of(group, groups[group.group_id], is_all=not left)]
+    is_all = not left and events[-1]["event"] == "verdict"
+    found += [one for group in done for one in _changes_of(group, groups[group.group_id], is_all=is_all)]
     # A rollback gives back what was there, in the range of the log or not.
     return found if plan.kind == ROLLBACK else [*found, *_of_topics(client, left, groups)]
 
@@ -154,8 +156,8 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
 def _changes_of(group: GroupPlan, now: TargetGroup, *, is_all: bool) -> Iterator[Refusal]:
     """Offsets of a group that was written before, and does not hold what was written.
 
-    Commits of its consumers keep nobody from going on with other groups: unless that ``is_all`` there is, only what
-    was undone is refused.
+    Commits of its consumers keep nobody from going on with other groups, or with the verdict: unless that ``is_all``
+    there is, only what was undone is refused.
     """
     for row in group.writes():
         held = now.offsets.get((row.topic, row.partition))
@@ -165,7 +167,7 @@ def _changes_of(group: GroupPlan, now: TargetGroup, *, is_all: bool) -> Iterator
 
 def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, TargetGroup]) -> Iterator[Refusal]:
     """Offsets yet to be written that are not of the topic that there is now. One of a topic or partition that is gone
-    is left to the brokers, which refuse it alone."""
+    is left to the brokers, which refuse it alone; one that no leader tells the log of is not held against the log."""
     rows = [
         (row, row.after)
         for group in groups
@@ -176,7 +178,12 @@ def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, Ta
     if not rows:
         return
     needed = {(row.topic, row.partition) for row, _ in rows}
-    topics = live_topics(client, needed.__contains__, needed.__contains__, {topic for topic, _ in needed})
+    names = {topic for topic, _ in needed}
+    try:
+        topics = live_topics(client, needed.__contains__, needed.__contains__, names)
+    except ClusterError:
+        # A commit needs the coordinator alone.
+        topics = live_topics(client, needed.__contains__, lambda _: False, names)
     for row, after in rows:
         topic = topics.get(row.topic)
         log = None if topic is None else topic.partitions.get(row.partition)
@@ -184,7 +191,7 @@ def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, Ta
             continue
         if None not in (after.topic_id, topic.topic_id) and after.topic_id != topic.topic_id:
             why = f"the topic was made again (id {topic.topic_id}, planned for {after.topic_id})"
-        elif not log.start <= after.offset <= log.end:
+        elif UNKNOWN not in (log.start, log.end) and not log.start <= after.offset <= log.end:
             why = f"offset {after.offset} is outside of the log now, {log.start} to {log.end}"
         elif NO_EPOCH != log.leader_epoch < after.leader_epoch:
             why = f"leader epoch {after.leader_epoch} is above the current one, {log.leader_epoch}"

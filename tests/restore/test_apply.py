@@ -196,6 +196,47 @@ def test_topics_are_read_again(tmp_path: Path, topic: Any, said: str | None) -> 
 
 
 @pytest.mark.usefixtures("uncaptured")
+def test_a_commit_needs_no_leader_of_its_topic(tmp_path: Path) -> None:
+    client = cluster("g")
+    keys = {OffsetKey("g", *KEY): Position(5), OffsetKey("g", *OTHER): Position(7)}
+    groups = decide(Wanted(keys), live_target(client, list(keys), ["g"], {}), Choices({}))
+    path = tmp_path / "plan.json"
+    write_plan(str(path), Plan("restore", "cluster", "t", "s", {}, 1, tuple(groups)))
+    client.answer, client.patience_seconds = Once(client, LATEST, 6, -1), 0.1
+    # What is known of topics counts all the same.
+    for topic, said in (
+        ((1, {0: (0, 4, 5), 1: (0, 1000, 5)}), "orders-0: offset 5 is outside of the log"),
+        ((2, LOGS["orders"][1]), "orders-0: the topic was made again"),
+    ):
+        client.logs["orders"] = topic
+        with pytest.raises(UsageError, match=said):
+            apply_plan(client, path, tmp_path / "refused", ApplyOptions())
+    client.logs |= LOGS
+    assert errors(client, path, tmp_path / "applied") == {}
+    assert client.groups == {"g": {KEY: (5, -1, ""), OTHER: (7, -1, "")}}
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_one_that_was_killed_before_its_verdict_gets_it(tmp_path: Path) -> None:
+    client = cluster("a", "b")
+    path, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 6}), tmp_path / "applied"
+    assert errors(client, path, directory) == {}
+    journal = directory / JOURNAL
+    *before, _ = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(before))
+    client.groups["a"] = {KEY: (1, -1, "")}
+    with pytest.raises(UsageError, match="written before, and changed since"):
+        apply_plan(client, path, directory, ApplyOptions())
+    # Consumers have gone on.
+    client.groups["a"] = {KEY: (9, -1, "")}
+    assert errors(client, path, directory) == {}
+    assert client.groups == {"a": {KEY: (9, -1, "")}, "b": {KEY: (6, -1, "")}}
+    _, events = read_apply(str(directory))
+    assert [event["event"] for event in events[-2:]] == ["end", "verdict"]
+    assert (events[-1]["groups"], events[-1]["failed"]) == (2, [])
+
+
+@pytest.mark.usefixtures("uncaptured")
 def test_a_group_is_not_deleted_with_what_others_have_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
