@@ -39,6 +39,9 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
     bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
+    if facts.topics.captured_at_ms is not None:
+        # The partition went on after its end was noted.
+        bad &= facts.offsets.numbers("commit_timestamp_ms") <= facts.topics.captured_at_ms
     columns = (*_OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
     skipped = facts.offsets.numbers("committed_offset")[bad] - end[bad]
     return facts.offsets.rows(bad, *columns, log_end_offset=end[bad], beyond=skipped)
@@ -226,7 +229,8 @@ BEYOND_END = Rule(
     why="The partition lost records (unclean leader election, truncation, re-creation), or the commit is of "
     "another cluster. The consumer gets OFFSET_OUT_OF_RANGE and resets, or waits until the log has grown "
     "past it and misses what came in between. Clients whose stored offset is ahead commit nothing until then.",
-    evidence="Committed offset, its leader epoch, log end offset, how many records would be skipped.",
+    evidence="Committed offset, its leader epoch, log end offset, how many records would be skipped. A commit that is "
+    "newer than the topics says nothing.",
     remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
     "--reset-offsets --to-latest.",
     message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}: the "

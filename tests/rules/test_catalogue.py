@@ -8,8 +8,9 @@ import pytest
 
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
+from tests.log.builders import NOW_MS
 from tests.rules.faults import DAY, FAULTS, SCALA, at
-from tests.rules.logs import HEALTHY, TOPICS, commit, empty_group, offset_tombstone, one
+from tests.rules.logs import HEALTHY, TOPICS, classic, commit, empty_group, offset_tombstone, one
 
 
 def test_every_rule_has_a_fault() -> None:
@@ -47,6 +48,14 @@ def test_what_may_have_been_deleted_proves_no_retention(tmp_path: Path) -> None:
     found = log.reconcile(tmp_path)
     assert "R69" in found.evaluated
     assert "R69" not in found.findings["rule"].to_pylist()
+
+
+@pytest.mark.parametrize(("since_capture_ms", "codes"), [(0, ["R31"]), (1, [])])
+def test_a_log_end_that_was_noted_before_a_commit_says_nothing_of_it(
+    since_capture_ms: int, codes: list[str], tmp_path: Path
+) -> None:
+    log = one(classic(), commit(offset=101, time_ms=NOW_MS + since_capture_ms), topics=TOPICS)
+    assert log.reconcile(tmp_path).findings["rule"].to_pylist() == codes
 
 
 def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
