@@ -156,7 +156,8 @@ class Removal:
 
     ``condition`` is what the group said of its offsets then; ``subscribed`` whether its members subscribed to the
     topic. ``survivor_age_ms`` is the age of the oldest offset of the group that stayed although it could expire,
-    too; ``left`` counts the group's offsets that stayed.
+    too; ``left`` counts the group's offsets that stayed. ``near_end``: the log ends within a minute, perhaps in the
+    middle of what removed it.
     """
 
     offset_key: OffsetKey
@@ -172,6 +173,7 @@ class Removal:
     expired_ms_ago: int | None = None
     survivor_age_ms: int | None = None
     left: int = 0
+    near_end: bool = False
     end: End | None = None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from coordinator_core.durations import MINUTE_MS
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.fold.tasks import packed
@@ -213,6 +214,8 @@ class HistoryReader:
         self._history.state = self._replayer.finish()
         for group in self._history.groups.values():
             group.cleaned_to = self._history.cleaned_to
+            for removal in group.removals:
+                removal.near_end = self._history.last_ms - removal.place.timestamp_ms <= MINUTE_MS
             if group.assigned is not None:
                 # Commits name topics, too.
                 ids = {version.last.topic_id: key.topic for key, version in group.all_versions()}

@@ -218,6 +218,29 @@ def test_what_a_request_for_several_groups_may_have_taken_is_not_sure(
     assert all(DELETED in end.others for group in groups for end in ends(group))
 
 
+def test_a_log_that_ends_within_a_sweep_has_not_decided(tmp_path: Path) -> None:
+    """The tombstones of a are not written yet: 3.9 writes a batch for each group."""
+    log = Log()
+    for group in "abcd":
+        log.generation(group, 1, Client(group, partitions=((group, 0),))).commit(group, {(group, 0): 5})
+    log.wait(MINUTE)
+    for group in "abcd":
+        log.generation(group, 2).wait(1)
+    log.wait(3 * DAY)
+    for group in "bcd":
+        log.wait(2).tombstones(group, (group, 0), with_group=True)
+    path = log.write(tmp_path)
+    groups = group_histories([path], "3.9.2").values()
+    assert {(end.kind, end.certainty.value) for group in groups for end in ends(group)} == {(EXPIRED, "possible")}
+    snapshot, profile = discover([str(path)]), profile_for_release("3.9.2")
+    check(snapshot, profile)
+    check_portions(snapshot, profile)
+    # A minute later they would be there.
+    log.wait(2 * MINUTE).commit("x", {("x", 0): 1})
+    groups = group_histories([log.write(tmp_path / "later")], "3.9.2").values()
+    assert EXPIRED not in {end.kind for group in groups for end in ends(group)}
+
+
 @pytest.mark.parametrize("what", ["has members", "commits", "has an expire timestamp", "may be in a transaction"])
 def test_what_no_sweep_would_take_says_nothing_of_what_went(what: str, tmp_path: Path) -> None:
     log = Log()
