@@ -145,7 +145,7 @@ def investigate(
     )
     explanations += explain_loads(shown, states, by_partition, case, on_damage, groups)
     if since_ms is not None:
-        explanations = [one for one in explanations if one.newest_ms < 0 or one.newest_ms >= since_ms]
+        explanations = [one for one in explanations if not one.ended_before(since_ms)]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
     return Investigation(histories, explanations, _retention(found))
 

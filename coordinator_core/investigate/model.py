@@ -15,6 +15,44 @@ from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
 OVERTAKEN = "commit-overtaken"
+AT_END = frozenset(
+    {
+        "cleaner-stopped",
+        "commits-end-with-coordinator",
+        "commits-from-outside-stopped",
+        "committed-below-log-start",
+        "committed-beyond-log-end",
+        "committed-for-missing-topic",
+        "committed-one-too-many",
+        "connector-offsets-stay",
+        "group-behind",
+        "group-is-empty",
+        "group-silent",
+        "group-stopped",
+        "hanging-transaction",
+        "lag-of-one",
+        "member-silent",
+        "member-stopped",
+        "members-without-partitions",
+        "mixed-subscriptions",
+        "never-committed",
+        "not-cleaned",
+        "nothing-assigned",
+        "offsets-partition-silent",
+        "partition-never-committed",
+        "partition-stopped",
+        "partitions-left-out",
+        "partitions-not-released",
+        "partitions-unassigned",
+        "partitions-without-owner",
+        "record-not-done",
+        "stands-still",
+        "subscription-not-applied",
+        "topic-recreated",
+        "topic-unsubscribed",
+    }
+)
+"""Codes of what holds at the end of the log, whenever it began."""
 
 
 class Event(NamedTuple):
@@ -55,6 +93,10 @@ class Explanation:
     def newest_ms(self) -> int:
         """Time of the newest event; -1 if it is not known."""
         return max(self.at_ms, self.until_ms, *(event.place.timestamp_ms for event in self.evidence), -1)
+
+    def ended_before(self, time_ms: int) -> bool:
+        """Whether it was over before a time (epoch ms); not known of what has no time."""
+        return 0 <= self.newest_ms < time_ms and self.code not in AT_END
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
 from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.model import AT_END
 from tests.history.incidents import Incident
 from tests.history.page import ALL, row
 
@@ -71,6 +72,19 @@ def test_names_cause_record_and_remedy(incident: Incident, built: Built, capfd: 
     for one in (one for one in document["explanations"] if one["undo"]):
         wanted = {(row["topic"], row["partition"]): row["offset"] for row in one["restore"]}
         assert planned(one["undo"], path, capfd).items() >= wanted.items(), one["undo"]
+
+
+STANDING = {one.code: one for one in ALL if one.code in AT_END}
+
+
+@pytest.mark.parametrize("incident", STANDING.values(), ids=lambda one: one.id)
+def test_what_holds_at_the_end_is_told_whenever_it_began(
+    incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run([*command(incident, built(incident, True), incident.release), "--format", "json", "--since", "2026-12-31"])
+    found = json.loads(capfd.readouterr().out)["explanations"]
+    assert incident.code in [one["code"] for one in found]
+    assert {one["code"] for one in found} <= AT_END
 
 
 def planned(undo: str, path: Path, capfd: pytest.CaptureFixture[str]) -> dict[tuple[str, int], int]:
