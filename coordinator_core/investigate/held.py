@@ -1,27 +1,37 @@
-"""The point of the log at which a group held what is to be put back."""
+"""Points of the log at which a group held what is to be put back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Place, Version
+from coordinator_core.investigate.model import Explanation
 
 
-def held_before(group: GroupHistory, wanted: Mapping[OffsetKey, int]) -> int | None:
-    """The last record offset before which the group held all of ``wanted``; ``None`` where nothing is wanted, and
-    where it is not known to have held all of it at one time."""
-    ended = []
-    for key, offset in wanted.items():
-        versions = reversed(group.versions.get(key, ()))
-        found = next((one for one in versions if one.end is not None and one.last.committed_offset == offset), None)
-        if found is None or found.end is None:
-            return None
-        ended.append((found, found.end.place))
-    if not ended:
-        return None
-    point = min((end for _, end in ended), key=lambda place: place.record_offset)
-    return point.record_offset if all(_is_held(one, end, point) for one, end in ended) else None
+def find_points(group: GroupHistory, one: Explanation) -> None:
+    """Set ``ends`` and ``held_before`` of an explanation of the group. Of a key without a known end the newest value
+    that equals the wanted one counts."""
+    ended: dict[OffsetKey, tuple[Version, Place]] = {}
+    for key, offset in one.restore.items():
+        found = _ended(group.versions.get(key, ()), offset, one.ends.get(key))
+        if found is None:
+            one.ends = {}
+            return
+        ended[key] = found
+    one.ends = {key: end.record_offset for key, (_, end) in ended.items()}
+    if ended:
+        point = min((end for _, end in ended.values()), key=lambda place: place.record_offset)
+        is_whole = all(_is_held(version, end, point) for version, end in ended.values())
+        one.held_before = point.record_offset if is_whole else None
+
+
+def _ended(versions: Sequence[Version], offset: int, at: int | None) -> tuple[Version, Place] | None:
+    """The newest version of this value that ended, at record offset ``at`` where that is known, and its end."""
+    for one in reversed(versions):
+        if one.end is not None and one.last.committed_offset == offset and at in (None, one.end.place.record_offset):
+            return one, one.end.place
+    return None
 
 
 def _is_held(version: Version, end: Place, point: Place) -> bool:

@@ -30,7 +30,7 @@ from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.fenced import explain_fenced
 from coordinator_core.investigate.fleets import explain_fleets
-from coordinator_core.investigate.held import held_before
+from coordinator_core.investigate.held import find_points
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
@@ -273,7 +273,7 @@ def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation
     found = []
     for group in groups:
         for one in _of_group(group, case):
-            one.held_before = held_before(group, one.restore)
+            find_points(group, one)
             found.append(one)
     return found
 

@@ -16,6 +16,8 @@ from coordinator_core.investigate.words import by_rest, consumer_groups, count, 
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 
+REMOVED = frozenset({"offsets-deleted", "offsets-expired", "offsets-expired-while-active", "tombstones-without-a-rule"})
+"""Codes of acts that took offsets of topics that are still there."""
 _SHOWN = 8
 _WHAT = {
     EndKind.EXPIRY: "expired",
@@ -110,6 +112,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
             f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "
             "the log does not decide."
         )
+    lost = [one for one in removals if _is_gone(group, one) or any(one is removal for removal, _ in skipped)]
     return Explanation(
         code={
             EndKind.EXPIRY: "offsets-expired" if bug is None else "offsets-expired-while-active",
@@ -132,13 +135,10 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
             for removal in removals[:_SHOWN]
         ],
         not_this=_not_this(kind, removals, end.certainty),
-        now=_now(group, case, kind, first, bug, severity),
+        now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost)),
         capture=_capture(case),
-        restore={
-            removal.offset_key: removal.value.committed_offset
-            for removal in removals
-            if _is_gone(group, removal) or any(removal is one for one, _ in skipped)
-        },
+        restore={one.offset_key: one.value.committed_offset for one in lost},
+        ends={one.offset_key: one.place.record_offset for one in lost},
         bug=bug,
     )
 
@@ -192,10 +192,17 @@ def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) 
 
 
 def _now(
-    group: GroupHistory, case: Case, kind: EndKind, first: Removal, bug: str | None, severity: Severity
+    group: GroupHistory,
+    case: Case,
+    kind: EndKind,
+    first: Removal,
+    bug: str | None,
+    severity: Severity,
+    *,
+    can_put_back: bool,
 ) -> list[str]:
     now = []
-    if severity > Severity.INFO:
+    if severity > Severity.INFO and can_put_back:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)
@@ -272,9 +279,11 @@ def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
 
 
 def _is_gone(group: GroupHistory, removal: Removal) -> bool:
-    """Whether nothing was committed since, or what was is behind."""
+    """Whether nothing was committed since, or what was is behind. What a later removal took belongs to that one."""
     last = group.versions[removal.offset_key][-1]
-    return last.end is not None or last.last.committed_offset < removal.value.committed_offset
+    if last.end is not None:
+        return last.end.place.record_offset == removal.place.record_offset
+    return last.last.committed_offset < removal.value.committed_offset
 
 
 def _set_back(group: GroupHistory, removal: Removal) -> Version | None:

@@ -67,10 +67,11 @@ class Explanation:
     """``verdict`` is one sentence. ``evidence`` are records; ``events`` the sequence that led there. ``not_this`` says
     what was looked for and is not so; ``now`` what to do, with commands; ``capture`` what to save before it goes.
 
-    ``restore`` are committed offsets to put back, in the columns of ``kafka-consumer-groups --from-file``;
-    ``held_before`` is the record offset before which the group held all of them, ``None`` where it is not known to have
-    held them at one time. ``bug`` is a key of the catalogue of known bugs. ``at_ms`` is the time of the first event,
-    ``until_ms`` that of the last one, where ``evidence`` may leave it out.
+    ``restore`` are committed offsets to put back, in the columns of ``kafka-consumer-groups --from-file``; ``ends`` are
+    the record offsets before which the group held each of them, empty where it is not known to have held them all;
+    ``held_before`` is the one before which it held all of them, ``None`` where it is not known to have held them at one
+    time. ``bug`` is a key of the catalogue of known bugs. ``at_ms`` is the time of the first event, ``until_ms`` that
+    of the last one, where ``evidence`` may leave it out.
     """
 
     code: str
@@ -87,6 +88,7 @@ class Explanation:
     restore: Mapping[OffsetKey, int] = field(default_factory=dict)
     bug: str | None = None
     until_ms: int = -1
+    ends: Mapping[OffsetKey, int] = field(default_factory=dict)
     held_before: int | None = None
 
     @property

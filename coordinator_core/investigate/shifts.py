@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from coordinator_core.durations import HOUR_MS
@@ -10,7 +12,7 @@ from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Move
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import count
+from coordinator_core.investigate.words import count, from_file
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
@@ -24,7 +26,7 @@ def by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
 
 
 def by_time(moves: Iterable[Move]) -> list[list[Move]]:
-    """Moves in the order of time; those that follow each other within an hour are together."""
+    """Moves that follow each other within an hour, in log order: clocks can step back. The portions come by time."""
     found: list[list[Move]] = []
     last_ms = 0
     for move in sorted(moves, key=_time_of):
@@ -32,7 +34,7 @@ def by_time(moves: Iterable[Move]) -> list[list[Move]]:
             found.append([])
         found[-1].append(move)
         last_ms = _time_of(move)
-    return found
+    return [sorted(some, key=lambda move: move.after.place.record_offset) for some in found]
 
 
 def partitions_of(moves: Iterable[Move]) -> str:
@@ -73,8 +75,17 @@ def sequence_of(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
 
 
 def explanation(
-    group: GroupHistory, moves: Sequence[Move], code: str, severity: Severity, verdict: str, **more: Any
+    group: GroupHistory,
+    moves: Sequence[Move],
+    code: str,
+    severity: Severity,
+    verdict: str,
+    *,
+    now: Sequence[str],
+    **more: Any,
 ) -> Explanation:
+    # Of several steps of one key the first one: before it the group was as it should be.
+    first = {move.key: move for move in reversed(moves) if not _is_passed(group, move)}
     return Explanation(
         code,
         severity,
@@ -84,9 +95,18 @@ def explanation(
         group.offsets_partition,
         events=sequence_of(group, moves),
         evidence=events_of(moves),
-        # Of several steps of one key the first one: before it the group was as it should be.
-        restore={move.key: move.before.last.committed_offset for move in reversed(moves)},
+        now=[one for one in now if first or from_file(group.group_id) not in one],
+        restore={key: move.before.last.committed_offset for key, move in first.items()},
+        ends={key: move.before.end.place.record_offset for key, move in first.items() if move.before.end is not None},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         until_ms=max(map(_time_of, moves)),
         **more,
     )
+
+
+def _is_passed(group: GroupHistory, move: Move) -> bool:
+    """Whether the group has been further since than before a step back: what was read again is done."""
+    versions = group.versions[move.key]
+    since = bisect_left(versions, move.after.place.record_offset, key=lambda one: one.place.record_offset)
+    before = move.before.last.committed_offset
+    return move.records < 0 and any(one.last.committed_offset > before for one in islice(versions, since, None))

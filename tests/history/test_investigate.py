@@ -15,11 +15,13 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows
 from coordinator_core.history.signs import pace_of
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.held import held_before
+from coordinator_core.investigate.held import find_points
+from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Release
+from coordinator_core.rules.model import Severity
 from tests.cases import CASES, Case, cross_section
 from tests.history.further import TOPIC_ID
 from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
@@ -607,7 +609,7 @@ def test_losses_at_two_times_are_told_apart(tmp_path: Path, capfd: pytest.Captur
     assert newer["verdict"].startswith("2 committed offsets of a")
     assert ["default retention" in one["verdict"] for one in (older, newer)] == [True, False]
     assert "It was no person and no client" not in str(newer["not_this"])
-    assert " 0:1 " in older["undo"]
+    assert older["undo"] is None  # What went later belongs to the newer one alone.
     assert " 0:11 " in newer["undo"]
     later = explained(path, capfd, "--since", str(T0 + 8 * DAY), release="4.1.1")
     assert [one for one in later if one["group_id"] == "a"] == [newer]
@@ -694,7 +696,42 @@ def test_the_point_of_transactions_is_behind_their_end_markers(overlap: bool, tm
         log.wait(MINUTE).tombstones("g", KEY, other)
     group = group_histories([log.write(tmp_path)], "3.9.2")["g"]
     wanted = {OffsetKey("g", *KEY): 20, OffsetKey("g", *other): 30 if overlap else 20}
-    assert held_before(group, wanted) == (None if overlap else 8)
+    one = Explanation("code", Severity.INFO, "", restore=wanted)
+    find_points(group, one)
+    assert one.held_before == (None if overlap else 8)
+    assert [*one.ends.values()] == ([9, 11] if overlap else [8, 9])
+
+
+def test_a_step_back_is_put_back_until_the_group_has_been_further(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One partition goes back on the first day and is read on from there, the other one a day later, and stands."""
+    other = ("orders", 1)
+    log = Log().generation("g", 1, Client("m", partitions=(KEY, other)))
+    one = two = 10_000
+    for minute in range(70):
+        one, two = one + (-1500 if minute == 30 else 100), two + (-5000 if minute == 65 else 100)
+        log.wait(DAY if minute == 60 else MINUTE).commit("g", {KEY: one, other: two})
+    path = log.write(tmp_path)
+    later, first = (one for one in explained(path, capfd) if one["code"] == "moved-back")
+    assert later["restore"] == [{"topic": "orders", "partition": 1, "offset": 16_500}]
+    assert [any("offsets.csv" in line for line in one["now"]) for one in (later, first)] == [True, False]
+    assert (first["restore"], first["undo"]) == ([], None)
+
+
+def test_steps_back_around_a_clock_that_stepped_back_are_in_log_order(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in (12_800, 12_900, 13_000, 11_000, 11_100):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    log.epoch += 1
+    log.wait(-20 * MINUTE)
+    for value in (11_600, 10_600, 10_700):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["code"] == "moved-back")
+    assert [row["offset"] for row in found["restore"]] == [13_000]
+    assert [event["record_offset"] for event in found["evidence"]] == [4, 7]
 
 
 def test_times_that_no_calendar_has_are_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
