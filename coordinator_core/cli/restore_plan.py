@@ -32,6 +32,7 @@ from coordinator_core.groups.hashing import (
     placement_divisor,
 )
 from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.words import count
@@ -55,6 +56,7 @@ from coordinator_core.restore.selection import (
 )
 from coordinator_core.restore.source import (
     Wanted,
+    at_home,
     csv_rows,
     incidents_of,
     read_csv,
@@ -416,10 +418,13 @@ def _at(
     case = Case(profile, options.now_ms, None)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
-    incidents = incidents_of([one for one in told.explanations if groups or one.severity > Severity.INFO])
+    explanations = [one for one in told.explanations if groups or one.severity > Severity.INFO]
+    offsets_partitions = _offsets_partitions(paths, told.histories, options)
+    explanations, warnings = at_home(explanations, told.histories, offsets_partitions)
+    incidents = incidents_of(explanations)
     if not incidents:
         raise UsageError("regroup investigate finds nothing in this log that took offsets from these groups")
-    return wanted_before(logs, profile, incidents, cluster_id, on_damage=options.on_damage, damage=[])
+    return wanted_before(logs, profile, incidents, cluster_id, warnings, on_damage=options.on_damage, damage=[])
 
 
 def _point_name(point: _Point) -> str:
@@ -430,7 +435,9 @@ def _point_name(point: _Point) -> str:
     return f"at {point.time_ms} ms"
 
 
-def _offsets_partitions(paths: Sequence[str], states: Sequence[PartitionState], options: ReplayOptions) -> int:
+def _offsets_partitions(
+    paths: Sequence[str], states: Sequence[PartitionState | PartitionHistory], options: ReplayOptions
+) -> int:
     """How many partitions the offsets topic of a source has: as was given, as a run or a file beside a log says, or as
     the groups lie."""
     if options.offsets_topic_num_partitions is not None:

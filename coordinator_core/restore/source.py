@@ -11,6 +11,8 @@ from functools import partial
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
+from coordinator_core.history.model import PartitionHistory
+from coordinator_core.investigate.losses import REMOVED
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.words import count
 from coordinator_core.log.reader import OnDamage, read_records
@@ -156,8 +158,8 @@ def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: lis
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Act of an explanation that took offsets of one group: the keys, and the record offset before which the group had
-    them (``Explanation.held_before``)."""
+    """Act of an explanation that took offsets of one group: keys, and the record offset before which the group had
+    them (``Explanation.held_before``, or one of ``Explanation.ends``)."""
 
     group_id: str
     offsets_partition: int
@@ -165,18 +167,50 @@ class Incident:
     keys: frozenset[OffsetKey]
 
 
+def at_home(
+    explanations: Sequence[Explanation], histories: Sequence[PartitionHistory], offsets_partitions: int
+) -> tuple[list[Explanation], dict[str, tuple[str, ...]]]:
+    """Explanations that have something to put back, of a group that several offsets partitions have only those of its
+    coordinator's, of so many partitions; with the warning of each such group.
+
+    Raises ``UsageError`` as :func:`wanted_of` does.
+    """
+    found = [one for one in explanations if one.group_id is not None and one.ends]
+    groups = {one.group_id for one in found if one.group_id is not None}
+    places = check_places(histories, offsets_partitions, groups) if groups else {}
+    homes = {one: partition_for(one, offsets_partitions) for one in groups & places.keys()}
+    kept = [one for one in found if homes.get(one.group_id or "", one.offsets_partition) == one.offsets_partition]
+    return kept, {one: _in_others(places[one], one, offsets_partitions) for one in homes}
+
+
 def incidents_of(explanations: Sequence[Explanation]) -> list[Incident]:
-    """Of each group the worst kind that has something to put back which the group held; explanations come worst
-    first. A group may have several of that kind, such as offsets that expired one after the other."""
-    kinds: dict[str, str] = {}
-    found = []
+    """Of each group the worst kind that has something to put back which the group held, and what milder acts removed
+    since; explanations come worst first. A group may have several acts of one kind, such as offsets that expired one
+    after the other."""
+    of_groups: dict[str, list[Explanation]] = {}
     for one in explanations:
-        if one.group_id is None or one.offsets_partition is None or one.held_before is None:
-            continue
-        if kinds.setdefault(one.group_id, one.code) == one.code:
-            keys = frozenset(one.restore)
-            found.append(Incident(one.group_id, one.offsets_partition, one.held_before, keys))
+        if one.group_id is not None and one.ends:
+            of_groups.setdefault(one.group_id, []).append(one)
+    found = []
+    for some in of_groups.values():
+        worst = [one for one in some if one.code == some[0].code]
+        since = min(end for one in worst for end in one.ends.values())
+        taken = {key for one in worst for key in one.ends}
+        found += [act for one in worst for act in _acts(one, one.ends.keys())]
+        for one in some:
+            if one.code in REMOVED - {some[0].code} and min(one.ends.values()) > since:
+                found += _acts(one, one.ends.keys() - taken)
     return found
+
+
+def _acts(one: Explanation, keys: Collection[OffsetKey]) -> list[Incident]:
+    """The act of an explanation; where its keys were not held at one time, one for each end."""
+    at: dict[int, list[OffsetKey]] = {}
+    for key in keys:
+        at.setdefault(one.ends[key] if one.held_before is None else one.held_before, []).append(key)
+    assert one.group_id is not None
+    assert one.offsets_partition is not None
+    return [Incident(one.group_id, one.offsets_partition, point, frozenset(some)) for point, some in at.items()]
 
 
 def wanted_before(
@@ -184,12 +218,13 @@ def wanted_before(
     profile: Profile,
     incidents: Sequence[Incident],
     cluster_id: str | None,
+    warnings: Mapping[str, tuple[str, ...]],
     *,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Wanted:
     """Values of the keys of each incident before its record, of several incidents the newest, with epoch and metadata;
-    topic ids are those of the records."""
+    topic ids are those of the records. ``warnings`` by group."""
     positions: dict[OffsetKey, Position] = {}
     types: dict[str, str] = {}
     for log in logs:
@@ -207,7 +242,7 @@ def wanted_before(
                 types[incident.group_id] = "classic" if group is None else str(group.type)
             if not stops:
                 break
-    return Wanted(positions, types, cluster_id)
+    return Wanted(positions, types, cluster_id, warnings)
 
 
 def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:

@@ -9,6 +9,7 @@ from functools import partial
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
+from coordinator_core.history.model import PartitionHistory
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.model import NO_EPOCH, Position
 from coordinator_core.rules.topics import UNKNOWN, Topics
@@ -134,7 +135,7 @@ def place_of(offsets_partitions: int) -> Callable[[str], int]:
 
 
 def check_places(
-    states: Sequence[PartitionState], offsets_partitions: int, group_ids: Collection[str]
+    states: Sequence[PartitionState | PartitionHistory], offsets_partitions: int, group_ids: Collection[str]
 ) -> dict[str, list[int]]:
     """Groups that several offsets partitions have, with these partitions.
 

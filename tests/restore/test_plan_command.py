@@ -13,7 +13,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
 from tests.cases import CORPUS
 from tests.history.incidents import INCIDENTS, Incident
-from tests.history.logs import DAY, MINUTE, T0, Log
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
 
 Json = dict[str, Any]
 
@@ -192,6 +192,59 @@ def test_what_went_at_two_times_comes_back_as_of_either(tmp_path: Path, capfd: p
     assert after(document) == {"a orders-0": 50, "a pay-0": 3}
 
 
+@pytest.mark.parametrize("again", [5, 6])
+def test_what_an_earlier_act_took_besides_comes_back_too(
+    again: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One of two offsets that went is committed again, also with the same value, and goes again."""
+    log = Log().commit("g", {("a", 0): 5, ("b", 0): 7}).wait(HOUR).tombstones("g", ("a", 0), ("b", 0)).wait(HOUR)
+    path = log.commit("g", {("a", 0): again}).wait(HOUR).tombstones("g", ("a", 0)).write(tmp_path)
+    common = ["--group", "g", "--now-ms", str(T0 + 4 * HOUR)]
+    document = planned(capfd, path, "--before-incident", "--against", path, *common)
+    assert after(document) == {"g a-0": again, "g b-0": 7}
+    run(["investigate", str(path), "--kafka-version", "3.9.2", *common, "--format", "json"])
+    told = json.loads(capfd.readouterr().out)["explanations"]
+    undone = [shlex.split(one["undo"])[6:12] for one in told if one["restore"]]
+    went = [("a", "0:5"), ("b", "0:3")]
+    assert undone == [["--group", "g", "--topic", f"{name}:0", "--before-record", at] for name, at in went]
+
+
+def test_resets_from_one_value_at_two_times_are_undone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {("a", 0): 100, ("b", 0): 200}).wait(HOUR).commit("g", {("a", 0): 0, ("b", 0): 0})
+    path = log.wait(HOUR).commit("g", {("a", 0): 100}).wait(HOUR).commit("g", {("a", 0): 0}).write(tmp_path)
+    document = planned(capfd, path, "--group", "g", "--before-incident", "--against", path)
+    assert after(document) == {"g a-0": 100, "g b-0": 200}
+
+
+def test_offsets_that_were_not_held_at_one_time_come_back_each_from_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two partitions are set back in one hour; between that the second one goes on."""
+    log = Log().commit("g", {("a", 0): 100, ("b", 0): 200}).wait(MINUTE).commit("g", {("a", 0): 0}).wait(MINUTE)
+    path = log.commit("g", {("b", 0): 300}).wait(MINUTE).commit("g", {("b", 0): 0}).write(tmp_path)
+    document = planned(capfd, path, "--group", "g", "--before-incident", "--against", path)
+    assert after(document) == {"g a-0": 100, "g b-0": 300}
+
+
+def test_what_a_milder_act_took_since_comes_back_with_its_own_value(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A group that was deleted begins at 0 again, passes in one partition what it had, and expires there."""
+    first, second = ("orders", 0), ("orders", 1)
+    client = Client("m", partitions=(first, second))
+    log = Log().generation("g", 1, client).commit("g", {first: 10_900, second: 10_900}).wait(HOUR).generation("g", 2)
+    log.wait(HOUR).tombstones("g", first, second, with_group=True).wait(HOUR).generation("g", 1, client)
+    for value in range(0, 30_000, 100):
+        log.wait(MINUTE).commit("g", {first: value})
+    log.commit("g", {second: 500}).wait(HOUR).generation("g", 2).wait(7 * DAY + 5 * MINUTE)
+    path = log.tombstones("g", first).write(tmp_path)
+    common = ["--group", "g", "--now-ms", str(log.at)]
+    document = planned(capfd, path, "--before-incident", "--against", path, *common)
+    assert after(document) == {"g orders-0": 29_900, "g orders-1": 10_900}
+    run(["investigate", str(path), "--kafka-version", "3.9.2", *common, "--format", "csv"])
+    assert capfd.readouterr().out == "orders,1,10900\n"
+
+
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     topics = {
         "topics": [
@@ -364,6 +417,23 @@ def test_of_a_file_of_names_its_groups_alone_count(
     names.write_text("nobody,another\n")
     assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
     assert f"the source has no committed offset of a group of {names}" in capfd.readouterr().err
+
+
+def test_an_incident_of_a_group_in_two_offsets_partitions_is_what_its_coordinator_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Group g is in 3, where it belongs of 50, and was in 17 before."""
+    was = Log().commit("g", {("orders", 0): 3, ("orders", 1): 4}).wait(HOUR)
+    path = was.tombstones("g", ("orders", 0), ("orders", 1), with_group=True).write(tmp_path, 17)
+    log = Log(at=was.at).commit("g", {("orders", 0): 500}).wait(HOUR)
+    log.tombstones("g", ("orders", 0), with_group=True).write(path, 3)
+    common = ["--group", "g", "--before-incident", "--against", path, "--now-ms", str(log.at)]
+    document = planned(capfd, path, *common)
+    assert after(document) == {"g orders-0": 500}
+    assert document["groups"][0]["warnings"][0].startswith("offsets partitions 3 and 17 have it: what 3 has is taken")
+    given = ["restore", "plan", str(path), *map(str, common), "--offsets-topic-num-partitions", "60"]
+    assert run(given) == ExitCode.USAGE
+    assert "offsets partitions 3 and 17 have group 'g', and 43, that of its coordinator" in capfd.readouterr().err
 
 
 def test_the_number_of_offsets_partitions_is_that_of_the_target(
