@@ -36,6 +36,7 @@ from coordinator_core.groups.model import (
     Tasks,
 )
 from coordinator_core.jsontext import fields_of
+from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.releases import Profile
 from coordinator_core.rules.topics import UNKNOWN, Topics, lag_between
 
@@ -196,6 +197,8 @@ def _chosen(
         if group_id in offsets
         or any(selection.has_topic(topic) for topic, _ in _owned(_members(group, names, profile)))
         or (isinstance(group, ShareGroup) and any(selection.has_topic(topic.topic) for topic in group.topics))
+        # A task is of a partition of each topic that its subtopology reads.
+        or (isinstance(group, StreamsGroup) and any(map(selection.has_topic, subscribed_topics(group) or ())))
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
@@ -16,6 +18,7 @@ from tests.history.logs import Log
 from tests.replay.histories import History, encoded_key
 
 NOW = ["--now-ms", "1795260000000"]
+OFFSET_TYPE = b"\0\1"
 
 
 def output_of(arguments: list[str], capfdbinary: pytest.CaptureFixture[bytes], *, code: int = 0) -> str:
@@ -88,6 +91,25 @@ def test_a_topic_narrows(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert {"g-simple-assign", "g-classic-coop-static", "g-consumer", "g-share", "g-share-empty"} < set(ids)
     assert "g-classic-range" not in ids
     assert [group["group_id"] for group in described] == ids
+
+
+def test_a_streams_group_has_the_topics_of_its_topology(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Groups that have committed nothing: one with tasks of the topic, one without members."""
+    log = Log()
+    for partition in discover([str(path) for path in case("k440/before").paths]).partitions:
+        for _, batch, records in read_records(partition):
+            for record in records:
+                is_of_group = record.key is not None and b"g-streams" in record.key and record.key[:2] != OFFSET_TYPE
+                if is_of_group and not batch.is_control:
+                    log.records((record.key, record.value), sequence=0)
+    arguments = [str(log.write(tmp_path)), "--kafka-version", "4.4.0", *NOW, "--format", "json"]
+    for topic, ids in (("orders", ["g-streams"]), ("payments", [])):
+        groups = json.loads(output_of(["list", *arguments, "--topic", topic], capfdbinary))
+        assert [group["group_id"] for group in groups] == ids
+        described = json.loads(output_of(["describe", *arguments, "--topic", topic], capfdbinary))
+        assert [group["group_id"] for group in described["groups"]] == ids
 
 
 def test_a_offset_key_with_only_a_pending_commit_has_no_committed_offset(
