@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from functools import cache, wraps
+from itertools import accumulate
 from typing import Any
 
 import click
@@ -18,12 +19,14 @@ _OUTPUTS = {"--output", "--repair", "--names", "--textfile", "--openlineage"}
 _LOGS, _FILES = {"SNAPSHOT", "RUN"}, {"FILE", "CSV", "PARQUET", "PREDICTION", "JOURNAL"}
 """Words in the metavar of parameters that name logs or runs, and files."""
 _OTHER_LOGS = {"brokers", "transaction_log"}
+_CAPTURE_MANIFEST = "capture.json"
 
 
 @cache
 def refusing_inputs(command: click.Command) -> click.Command:
-    """``command``, which ends with :class:`UsageError`, before it begins, where an output is a file of what it reads,
-    or lies inside a run that it reads. New files beside a log are none of it."""
+    """``command``, which ends with :class:`UsageError`, before it begins, where an output is a file that it reads, or
+    lies inside a run or a partition directory that it reads, there already or not. Others beside a log may be
+    written."""
     run, outputs = command.callback, [param for param in command.params if _OUTPUTS.intersection(param.opts)]
     if run is not None and outputs:
 
@@ -43,24 +46,81 @@ def refusing_inputs(command: click.Command) -> click.Command:
 def refuse_read(path: str, files: Iterable[str]) -> None:
     """:class:`UsageError` where ``path``, which is to be written, is one of ``files``, which are read."""
     if _place(path) in map(_place, files):
-        raise UsageError(f"the output {path} is read by this command; choose another file")
+        raise _read(path)
+
+
+def _read(path: str) -> UsageError:
+    return UsageError(f"the output {path} is read by this command; choose another file")
 
 
 def _check(output: str, logs: Iterable[str], files: Iterable[str]) -> None:
     # Loaded here: not needed for help.
     from coordinator_core.runs.place import check_output_outside, is_run
 
-    is_file = storage.is_local(output) and os.path.isfile(storage.local_path(output))
     for path in logs:
         if is_run(path):
             # Loaded here: a replay loads the Arrow behind runs while it folds.
             from coordinator_core.runs.read import open_run
 
             run = open_run(path)
-            check_output_outside(output, [run.path, *(run.manifest["sources"] if is_file else [])])
-        elif is_file:
-            check_output_outside(output, [storage.split(path)[0] if path.endswith(".log") else path])
+            check_output_outside(output, [run.path])
+            for source in run.manifest["sources"]:
+                _check_log(output, source)
+        else:
+            _check_log(output, path)
     refuse_read(output, files)
+
+
+def _check_log(output: str, path: str) -> None:
+    """Refuse an output in a partition directory of the log at ``path``, and one with the name of a file that is read
+    beside partition directories."""
+    top, target = _place(path), _place(output)
+    is_segment = path.endswith(".log") and not os.path.isdir(top)
+    if is_segment:
+        top = _place(storage.split(path)[0])
+    directories = _from_to(top, target)
+    if not directories and os.path.dirname(target) != os.path.dirname(top):
+        return
+    # Loaded here: most outputs lie elsewhere.
+    from coordinator_core.log import discovery
+    from coordinator_core.runs.place import check_output_outside
+
+    has_name = os.path.basename(target) in {
+        _CAPTURE_MANIFEST,
+        discovery.CAPTURE_MARKER,
+        discovery.CLEAN_SHUTDOWN_FILE,
+        discovery.CLEANED_OFFSETS_FILE,
+        discovery.LOG_START_OFFSETS_FILE,
+        discovery.META_PROPERTIES_FILE,
+        discovery.RECORDS_FILE,
+        discovery.RECOVERY_POINTS_FILE,
+        discovery.TOPICS_FILE,
+        discovery.TOPOLOGY_FILE,
+    }
+    if not (directories or has_name):
+        return
+    is_partition = is_segment or _is_partition(top)
+    check_output_outside(output, [top] if is_partition else filter(_is_partition, directories[1:]))
+    if has_name and (directories or is_partition):
+        raise _read(output)
+
+
+def _from_to(top: str, path: str) -> list[str]:
+    """The directories from ``top`` down to ``path``, with both; none where it lies elsewhere."""
+    top = top.rstrip("/")
+    if not f"{path}/".startswith(f"{top}/"):
+        return []
+    return list(accumulate(path[len(top) :].split("/")[1:], "{}/{}".format, initial=top))
+
+
+def _is_partition(directory: str) -> bool:
+    """Whether it has the name of a partition directory of an internal topic, or holds segments."""
+    if re.fullmatch(r"__.+-\d{1,10}", storage.split(directory)[1]):
+        return True
+    entry = storage.stat(directory)
+    if entry is None or not entry.is_directory:
+        return False
+    return any(re.fullmatch(r"\d{20}\.log(\.swap)?", one.name) for one in storage.list_directory(directory))
 
 
 def _inputs(params: Iterable[tuple[click.Parameter, Any]]) -> tuple[list[str], list[str]]:
@@ -81,4 +141,4 @@ def _inputs(params: Iterable[tuple[click.Parameter, Any]]) -> tuple[list[str], l
 
 
 def _place(path: str) -> str:
-    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path
+    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")

@@ -349,6 +349,39 @@ def test_no_file_that_is_read_is_replaced(tmp_path: Path, capsys: pytest.Capture
     assert topology.read_bytes() == Path(TOPOLOGY).read_bytes()
 
 
+@pytest.mark.parametrize("named", ["LOG", "LOG/__consumer_offsets-0", "LOG/__consumer_offsets-0/SEGMENT", "RUN"])
+def test_beside_a_log_is_room_and_in_its_partitions_is_none(
+    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the place of an output, whether it is there already or not."""
+    run_path, log = one(*HEALTHY).publish(tmp_path).path, tmp_path / "log"
+    shutil.copytree(log / "__consumer_offsets-0", log / "orders-0")
+    (segment,) = (log / "__consumer_offsets-0").iterdir()
+    before = {file: file.read_bytes() for file in log.rglob("*") if file.is_file()}
+    path = run_path if named == "RUN" else named.replace("LOG", str(log)).replace("SEGMENT", segment.name)
+    words = ["investigate", path, *([] if named == "RUN" else NOW), "--output"]
+    refused = ["__consumer_offsets-0", "__consumer_offsets-0/pages", "__consumer_offsets-0/new.json"]
+    if named in ("LOG", "RUN"):
+        refused += ["__consumer_offsets-9", "orders-0/pages"]
+    for output in refused:
+        assert run([*words, str(log / output)]) == ExitCode.USAGE
+        assert f"the output {log / output} lies inside" in capsys.readouterr().err
+    for output in ("topics.json", "capture.json", "recovery-point-offset-checkpoint"):
+        assert run([*words, str(log / output)]) == ExitCode.USAGE
+        assert f"the output {log / output} is read by this command" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in log.rglob("*") if file.is_file()} == before
+    for output in ("", "pages-2026", "topics.json.d"):
+        for _ in range(2):
+            assert run([*words, str(log / output)]) in DONE
+
+
+def test_an_output_beside_a_log_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one(*HEALTHY).publish(tmp_path)
+    monkeypatch.chdir(tmp_path / "log")
+    plan = ["restore", "plan", ".", "--all-groups", "--against", ".", "--output", "plan.json"]
+    assert [run(plan), run(plan)] == [ExitCode.CLEAN, ExitCode.CLEAN]
+
+
 @each_writer
 @pytest.mark.parametrize("limit", [0, 100])
 def test_full_disk(bench: Bench, limit: int, capsys: pytest.CaptureFixture[str]) -> None:
