@@ -199,7 +199,9 @@ UNJUSTIFIED = Rule(
     summary="A committed offset was removed, and no rule of the release justifies it.",
     why="No sweep, no request and no deletion of a topic writes such a tombstone: a client wrote to "
     "__consumer_offsets, or it is a bug.",
-    evidence="The tombstone, the value that it ended, why no rule fits.",
+    evidence="The tombstone, the value that it ended, why no rule fits. Offsets partitions are judged one by one: "
+    "where no other group of the partition has offsets of the topic, its deletion would explain the tombstone, and the "
+    "rule is silent; regroup investigate looks at the groups of all partitions.",
     remedy="Only brokers should be allowed to write to __consumer_offsets: check the ACLs of the topic. Put the offset "
     "back: regroup investigate --group … --format csv.",
     message="{topic}-{partition} had the committed offset {committed_offset}, and no rule justifies its end: {why}",
