@@ -19,7 +19,6 @@ _OUTPUTS = {"--output", "--repair", "--names", "--textfile", "--openlineage"}
 _LOGS, _FILES = {"SNAPSHOT", "RUN"}, {"FILE", "CSV", "PARQUET", "PREDICTION", "JOURNAL"}
 """Words in the metavar of parameters that name logs or runs, and files."""
 _OTHER_LOGS = {"brokers", "transaction_log"}
-_CAPTURE_MANIFEST = "capture.json"
 
 
 @cache
@@ -86,7 +85,7 @@ def _check_log(output: str, path: str) -> None:
     from coordinator_core.runs.place import check_output_outside
 
     has_name = os.path.basename(target) in {
-        _CAPTURE_MANIFEST,
+        discovery.CAPTURE_MANIFEST,
         discovery.CAPTURE_MARKER,
         discovery.CLEAN_SHUTDOWN_FILE,
         discovery.CLEANED_OFFSETS_FILE,

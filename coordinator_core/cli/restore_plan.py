@@ -36,7 +36,7 @@ from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.words import count
-from coordinator_core.log.discovery import TOPICS_FILE
+from coordinator_core.log.discovery import CAPTURE_MANIFEST, TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
@@ -82,8 +82,6 @@ from coordinator_core.runs.place import is_one_run, is_run
 from coordinator_core.runs.read import open_run
 from coordinator_core.topology import load_topology
 from coordinator_core.untrusted import INT32_END, visible, whole_number
-
-_MANIFEST = "capture.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +464,7 @@ def _ids(names: Mapping[str, str]) -> dict[str, str]:
 def _cluster_of(paths: Sequence[str]) -> str | None:
     """The cluster that a capture is of; ``None`` where the source does not tell."""
     for path in paths:
-        manifest = storage.join(path, _MANIFEST)
+        manifest = storage.join(path, CAPTURE_MANIFEST)
         if storage.exists(manifest):
             try:
                 found = files.read_json(manifest)

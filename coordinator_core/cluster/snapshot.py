@@ -21,10 +21,15 @@ from coordinator_core.claims import Claim
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import ExitCode, RegroupError, UsageError, not_written
 from coordinator_core.jsontext import from_json, parse_json
-from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
+from coordinator_core.log.discovery import (
+    CAPTURE_MANIFEST,
+    CAPTURE_MARKER,
+    LOG_START_OFFSETS_FILE,
+    TOPICS_FILE,
+    TOPOLOGY_FILE,
+)
 from coordinator_core.topology import is_topic_name
 
-MANIFEST = "capture.json"
 TOPOLOGY = TOPOLOGY_FILE
 GROUPS = "groups.json"
 CAPTURE_VERSION = 1
@@ -130,16 +135,16 @@ class CaptureDirectory:
 
     def _upload(self, before: Mapping[str, storage.Version], claim: Claim) -> None:
         """Have this capture at its URI, marked until it is whole there; ``before`` is there already."""
-        marker, manifest = storage.join(self.place, CAPTURE_MARKER), storage.join(self.place, MANIFEST)
+        marker, manifest = storage.join(self.place, CAPTURE_MARKER), storage.join(self.place, CAPTURE_MANIFEST)
         storage.write_atomic(marker, _NOTICE.encode())
         now = self._versions()
         for gone in sorted(before.keys() - now.keys() - {CAPTURE_MARKER}):
             storage.delete(storage.join(self.place, *gone.split("/")))
         unchanged = {name for name, version in now.items() if before.get(name) == version}
-        storage.upload(self.path, self.place, without=MANIFEST, unchanged=unchanged)
+        storage.upload(self.path, self.place, without=CAPTURE_MANIFEST, unchanged=unchanged)
         if (other := claim.taken_by()) is not None:
             raise CaptureBusyError(f"{self.place}: taken over: {other}")
-        storage.write_atomic(manifest, storage.read(str(self.path / MANIFEST)))
+        storage.write_atomic(manifest, storage.read(str(self.path / CAPTURE_MANIFEST)))
         storage.delete(marker)
 
     def begin(self) -> None:
@@ -166,19 +171,19 @@ class CaptureDirectory:
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """The manifest, last of all; then the snapshot is whole."""
         sync_directory(self.path)
-        self.write(MANIFEST, manifest)
+        self.write(CAPTURE_MANIFEST, manifest)
         sync_directory(self.path)
         (self.path / CAPTURE_MARKER).unlink()
         sync_directory(self.path)
 
 
 def _refuse_others(path: str, names: Collection[str]) -> None:
-    if names and MANIFEST not in names and CAPTURE_MARKER not in names:
+    if names and CAPTURE_MANIFEST not in names and CAPTURE_MARKER not in names:
         raise UsageError(f"{path}: is not empty, and not a capture")
 
 
 def _manifest(directory: Path, place: str) -> Manifest | None:
-    file, path = directory / MANIFEST, storage.join(place, MANIFEST)
+    file, path = directory / CAPTURE_MANIFEST, storage.join(place, CAPTURE_MANIFEST)
     if not file.exists():
         return None
     try:
@@ -194,4 +199,12 @@ def _manifest(directory: Path, place: str) -> Manifest | None:
         raise UsageError(f"{path} is not a capture's manifest: {error}") from None
 
 
-__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureBusyError", "CaptureDirectory"]
+__all__ = [
+    "CAPTURE_MANIFEST",
+    "CAPTURE_VERSION",
+    "GROUPS",
+    "TOPICS_FILE",
+    "TOPOLOGY",
+    "CaptureBusyError",
+    "CaptureDirectory",
+]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coordinator_core import claims, storage
-from coordinator_core.cluster.snapshot import MANIFEST, CaptureBusyError, CaptureDirectory
+from coordinator_core.cluster.snapshot import CAPTURE_MANIFEST, CaptureBusyError, CaptureDirectory
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
 from tests.log.object_store import ObjectStore, object_store
@@ -72,7 +72,7 @@ def captured(tmp_path: Path) -> Path:
     segment = next(iter(sorted((CORPUS / "k082").rglob("*.log"))))
     directory = tmp_path / "captured"
     shutil.copytree(segment.parent, directory / segment.parent.name)
-    (directory / MANIFEST).write_text(json.dumps({"capture_version": 1, "cluster_id": "c", "topics": []}))
+    (directory / CAPTURE_MANIFEST).write_text(json.dumps({"capture_version": 1, "cluster_id": "c", "topics": []}))
     return directory
 
 
@@ -83,7 +83,9 @@ def older(captured: Path, tmp_path: Path) -> Path:
     shutil.copytree(captured, older)
     (older / GONE).parent.mkdir()
     (older / GONE).write_bytes(b"")
-    (older / MANIFEST).write_text(json.dumps({"capture_version": 1, "cluster_id": "c", "topics": [], "notes": ["old"]}))
+    (older / CAPTURE_MANIFEST).write_text(
+        json.dumps({"capture_version": 1, "cluster_id": "c", "topics": [], "notes": ["old"]})
+    )
     return older
 
 
@@ -116,7 +118,7 @@ def test_killed(captured: Path, older: Path, bucket: ObjectStore, tmp_path: Path
         bring_up(captured, place)
         assert written(place).keys() == names(captured)
         assert discover([place]).partitions
-        assert storage.read(f"{place}/{MANIFEST}") == (captured / MANIFEST).read_bytes()
+        assert storage.read(f"{place}/{CAPTURE_MANIFEST}") == (captured / CAPTURE_MANIFEST).read_bytes()
     # Before are claims, behind it is the end of ours.
     first, last = marked.index(True), len(marked) - marked[::-1].index(True)
     assert marked[first:last] == [True] * (last - first)
@@ -136,7 +138,10 @@ def test_what_has_not_changed_is_not_uploaded_again(
 
     monkeypatch.setattr(storage, "write_atomic", noted)
     bring_up(captured, place)
-    assert [path for path in puts if ".writers/" not in path] == [f"{place}/{CAPTURE_MARKER}", f"{place}/{MANIFEST}"]
+    assert [path for path in puts if ".writers/" not in path] == [
+        f"{place}/{CAPTURE_MARKER}",
+        f"{place}/{CAPTURE_MANIFEST}",
+    ]
     assert GONE in names(older) - written(place).keys()
     # Of claims only those of the last writer stay.
     assert len([entry for entry in storage.list_directory(f"{place}.writers") if "." not in entry.name]) == 1
