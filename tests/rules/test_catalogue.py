@@ -37,12 +37,12 @@ def test_odd_logs_are_looked_at_to_the_end(release: str, tmp_path: Path) -> None
 
 
 def test_what_may_have_been_deleted_proves_no_retention(tmp_path: Path) -> None:
-    """The groups of the fault of R69, both removed at one moment."""
+    """Groups like those of the fault of R69, all removed at one moment."""
+    names = ("q", "r", "s")
     log = one(
         *HEALTHY,
-        at(0, empty_group("r"), commit("r", "ur", version=3), empty_group("s"), commit("s", "us", version=3)),
-        at(2 * DAY, offset_tombstone("r", "ur"), (encode_key(2, {"group": "r"}), None)),
-        at(2 * DAY, offset_tombstone("s", "us"), (encode_key(2, {"group": "s"}), None)),
+        *(at(0, empty_group(name), commit(name, f"u{name}", version=3)) for name in names),
+        *(at(2 * DAY, offset_tombstone(name, f"u{name}"), (encode_key(2, {"group": name}), None)) for name in names),
         **SCALA | {"now_ms": FAULTS["R69"].now_ms},
     )
     found = log.reconcile(tmp_path)
