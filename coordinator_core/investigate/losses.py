@@ -94,19 +94,23 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
         verdict += (
             " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
         )
+    others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
     if kind is EndKind.EXPIRY and end.certainty is Certainty.POSSIBLE and first.age_ms is not None and end.others:
-        others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
         verdict += (
             f" That takes an offsets.retention.minutes of {first.age_ms // MINUTE_MS:,} or less; else it was {others}: "
             "the log does not decide."
         )
     elif kind is EndKind.EXPIRY and first.age_ms is not None and EndKind.TOPIC_DELETION in end.others:
-        others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
         default = span(case.profile.expiry.default_offsets_retention_ms)
         verdict += (
             f" The default retention, {default}, had passed before: the brokers keep offsets longer, or it was "
             f"{others}; the log does not decide."
         )
+    elif kind is EndKind.TOPIC_DELETION and others:
+        keys = [removal.offset_key for removal in removals]
+        is_there = case.topics is not None and all(case.topics.bounds(key.topic, key.partition) for key in keys)
+        known = ", and the topic is there now" if is_there else ""
+        verdict += f" Or it was {others}{known}: the log does not decide."
     if may_be_age := _may_be_age(first):
         verdict += (
             f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "

@@ -237,6 +237,9 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
             "youngest would have ended the oldest before."
         )
     now = [_REMEDIES[kind]]
+    if kind is EndKind.TOPIC_DELETION and any(end and EndKind.DELETE_GROUPS in end.others for _, end in ends):
+        verdict += f" Or {_WAYS[EndKind.DELETE_GROUPS]}: the log does not decide."
+        now.append(_REMEDIES[EndKind.DELETE_GROUPS])
     may_be_age = [
         one.removal.age_ms
         for one in some

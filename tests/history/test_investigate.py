@@ -27,6 +27,7 @@ from tests.history.further import TOPIC_ID
 from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, group_histories, modern_member
 from tests.history.reported import bumped, joins, leaves, owns, reset_of_assign
+from tests.history.test_causes import removed_together
 from tests.history.wider import cleaner_stopped, reset_undone, synced_over
 from tests.log.builders import build_batch
 
@@ -425,6 +426,26 @@ def test_ranges_of_known_bugs() -> None:
         assert one.id == next(key for key, value in BUGS.items() if value is one)
         assert one.signature
         assert one.remedy
+
+
+@pytest.mark.parametrize(
+    ("is_there", "said"),
+    [
+        (True, "Or it was a DeleteGroups request, and the topic is there now: the log does not decide."),
+        (False, "Or it was a DeleteGroups request: the log does not decide."),
+    ],
+)
+def test_a_topic_or_its_groups_were_deleted(
+    is_there: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = topics(removed_together(tmp_path), *[(0, 200)] * is_there)
+    rules = ["--kafka-version", "3.9.2", "--offsets-retention-ms", str(7 * DAY)]
+    told = json.loads(out(capfd, str(path), *rules, "--format", "json"))["explanations"]
+    found = {one["code"]: one for one in told}
+    assert found["topic-deleted"]["verdict"].endswith(f"no offset of it is left. {said}")
+    together = found["groups-lost-offsets-together"]
+    assert "Or somebody deleted the groups (DeleteGroups): the log does not decide." in together["verdict"]
+    assert any("--delete" in step for step in together["now"])
 
 
 @pytest.mark.parametrize("alone", [True, False])
