@@ -73,10 +73,16 @@ def _check(output: str, logs: Iterable[str], files: Iterable[str]) -> None:
 def _check_log(output: str, path: str) -> None:
     """Refuse an output in a partition directory of the log at ``path``, and one with the name of a file that is read
     beside partition directories."""
-    top, target = _place(path), _place(output)
-    is_segment = path.endswith(".log") and not os.path.isdir(top)
-    if is_segment:
-        top = _place(storage.split(path)[0])
+    is_segment = path.endswith(".log") and not os.path.isdir(_place(path))
+    top = storage.split(path)[0] if is_segment else path
+    # A partition directory may be a link to another disk, and an output be named by either path.
+    places = {(place(top), place(output)) for place in (_place, _unresolved)}
+    places |= {(link, _place(output)) for link in _links(top)}
+    for directory, target in places:
+        _check_below(output, directory, target, is_segment)
+
+
+def _check_below(output: str, top: str, target: str, is_segment: bool) -> None:
     directories = _from_to(top, target)
     if not directories and os.path.dirname(target) != os.path.dirname(top):
         return
@@ -137,6 +143,18 @@ def _inputs(params: Iterable[tuple[click.Parameter, Any]]) -> tuple[list[str], l
         elif words & _FILES or isinstance(param.type, click.Path):
             files += paths
     return logs, files
+
+
+def _links(top: str) -> list[str]:
+    """Where the links of a local directory lead to."""
+    if not storage.is_local(top) or not os.path.isdir(storage.local_path(top)):
+        return []
+    with os.scandir(storage.local_path(top)) as entries:
+        return [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
+
+
+def _unresolved(path: str) -> str:
+    return os.path.abspath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
 
 
 def _place(path: str) -> str:

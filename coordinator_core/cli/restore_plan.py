@@ -76,7 +76,7 @@ from coordinator_core.restore.target import (
 )
 from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.place import is_one_run, is_run
 from coordinator_core.runs.read import open_run
@@ -413,7 +413,9 @@ def _at(
         for group_id in set(groups) - {key.group_id for key in wanted.positions}:
             warned[group_id] = (*warned.get(group_id, ()), *_steps_of_absent(group_id, steps, states, number))
         return replace(wanted, steps=steps, warnings=warned)
-    case = Case(profile, options.now_ms, None)
+    beside = beside_log(paths)
+    topics = None if beside.topics is None else read_topics(beside.topics)
+    case = Case(profile, options.now_ms, configured_retention_ms(topics), topics)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
     explanations = [one for one in told.explanations if groups or one.severity > Severity.INFO]
@@ -421,7 +423,8 @@ def _at(
     explanations, warnings = at_home(explanations, told.histories, offsets_partitions)
     incidents = incidents_of(explanations)
     if not incidents:
-        raise UsageError("regroup investigate finds nothing in this log that took offsets from these groups")
+        why = "regroup investigate finds nothing in this log that took offsets from these groups"
+        raise UsageError("; ".join([why, *(said for some in warnings.values() for said in some)]))
     return wanted_before(logs, profile, incidents, cluster_id, warnings, on_damage=options.on_damage, damage=[])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -134,10 +135,28 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
             value = after.first.committed_offset
             earlier = next((one for one in reversed(versions[: at - 1]) if one.last.committed_offset == value), None)
             yield Move(key, before, after, earlier)
-        elif after.missing != before.missing:
-            continue  # The cleaner has removed records between, perhaps commits of this key.
-        elif before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step):
+        elif _is_jump(before, after):
             yield Move(key, before, after, None)
+
+
+def _is_jump(before: Version, after: Version) -> bool:
+    """Whether a step forward is out of proportion to those before it."""
+    if after.missing != before.missing:
+        return False  # The cleaner has removed records between, perhaps commits of this key.
+    step = after.first.committed_offset - before.last.committed_offset
+    return before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step)
+
+
+def has_reached(versions: Sequence[Version], record_offset: int, committed_offset: int) -> bool:
+    """Whether the group has read up to ``committed_offset`` with the values committed from ``record_offset`` on; what
+    it was set ahead of counts for nothing."""
+    first = bisect_left(versions, record_offset, key=lambda one: one.place.record_offset)
+    for at in range(first, len(versions)):
+        if at > first and _is_jump(versions[at - 1], versions[at]):
+            return False
+        if versions[at].last.committed_offset >= committed_offset:
+            return True
+    return False
 
 
 def _kind_of(move: Move) -> MoveKind:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, acts_of
-from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
+from coordinator_core.history.model import Certainty, ChangeKind, End, EndKind, GroupHistory, Removal, Version
+from coordinator_core.history.signs import has_reached
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
@@ -36,6 +38,7 @@ _ELSE = {
 
 def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """One explanation for each act, and each way in which the group lost offsets by it."""
+    missed = _missed(group)
     for act in acts_of(group.removals):
         ways: dict[tuple[object, ...], list[Removal]] = {}
         for removal in act:
@@ -46,13 +49,25 @@ def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             way = end.kind, end.bug, end.certainty, end.others, removal.had_members, is_explicit
             ways.setdefault(way, []).append(removal)
         for removals in ways.values():
-            yield _explained(group, case, removals)
+            yield _explained(group, case, removals, missed)
 
 
-def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> Explanation:
-    first = removals[0]
-    end = first.end
+def _end(removals: Sequence[Removal], case: Case) -> End:
+    """The common end of removals. Where the topic is there now, a request that may have removed the groups is likelier
+    than its deletion."""
+    end = removals[0].end
     assert end is not None
+    if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others or case.topics is None:
+        return end
+    keys = [removal.offset_key for removal in removals]
+    if not all(case.topics.bounds(key.topic, key.partition) for key in keys):
+        return end
+    others = (end.kind, *(one for one in end.others if one is not EndKind.DELETE_GROUPS))
+    return replace(end, kind=EndKind.DELETE_GROUPS, others=others)
+
+
+def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], missed: Sequence[Removal]) -> Explanation:
+    first, end = removals[0], _end(removals, case)
     kind, bug, had_members = end.kind, end.bug, first.had_members
     by_age = case.profile.expiry.clock is not Clock.GROUP
     if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):
@@ -106,17 +121,16 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
             f" The default retention, {default}, had passed before: the brokers keep offsets longer, or it was "
             f"{others}; the log does not decide."
         )
-    elif kind is EndKind.TOPIC_DELETION and others:
-        keys = [removal.offset_key for removal in removals]
-        is_there = case.topics is not None and all(case.topics.bounds(key.topic, key.partition) for key in keys)
-        known = ", and the topic is there now" if is_there else ""
-        verdict += f" Or it was {others}{known}: the log does not decide."
+    elif others and (kind is EndKind.TOPIC_DELETION or end is not first.end):
+        again = "" if kind is EndKind.TOPIC_DELETION else " (it is there now)"
+        verdict += f" Or it was {others}{again}: the log does not decide."
     if may_be_age := _may_be_age(first):
         verdict += (
             f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "
             "the log does not decide."
         )
-    lost = [one for one in removals if _is_gone(group, one) or any(one is removal for removal, _ in skipped)]
+    put_back = {id(one) for one in (*missed, *(removal for removal, _ in skipped))}
+    lost = [one for one in removals if id(one) in put_back]
     return Explanation(
         code={
             EndKind.EXPIRY: "offsets-expired" if bug is None else "offsets-expired-while-active",
@@ -138,7 +152,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal]) -> 
             )
             for removal in removals[:_SHOWN]
         ],
-        not_this=_not_this(kind, removals, end.certainty),
+        not_this=_not_this(end),
         now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost)),
         capture=_capture(case),
         restore={one.offset_key: one.value.committed_offset for one in lost},
@@ -179,18 +193,16 @@ def _sequence(
     return sorted(events, key=lambda event: event.place.record_offset)
 
 
-def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) -> list[str]:
+def _not_this(end: End) -> list[str]:
     found = []
-    end = removals[0].end
-    assert end is not None
-    if kind is EndKind.EXPIRY and not end.others:
+    if end.kind is EndKind.EXPIRY and not end.others:
         found.append("It was no person and no client: no request removes offsets in this way.")
-    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE) and EndKind.EXPIRY not in end.others:
+    elif end.kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE) and EndKind.EXPIRY not in end.others:
         found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     if end.others:
         others = ", ".join(other.value for other in end.others)
         found.append(f"The log cannot exclude: {others}, which would leave the same records.")
-    if certainty is Certainty.POSSIBLE:
+    if end.certainty is Certainty.POSSIBLE:
         found.append("The log does not decide; ask who used Admin tools at that time.")
     return found
 
@@ -282,12 +294,19 @@ def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
     return min(due, key=lambda item: item[1], default=None)
 
 
-def _is_gone(group: GroupHistory, removal: Removal) -> bool:
-    """Whether nothing was committed since, or what was is behind. What a later removal took belongs to that one."""
-    last = group.versions[removal.offset_key][-1]
-    if last.end is not None:
-        return last.end.place.record_offset == removal.place.record_offset
-    return last.last.committed_offset < removal.value.committed_offset
+def _missed(group: GroupHistory) -> list[Removal]:
+    """Removals of values that the group has not reached since; of several of a key the first one, which took most."""
+    found: dict[OffsetKey, Removal] = {}
+    missed = []
+    for removal in sorted(group.removals, key=lambda one: one.place.record_offset):
+        versions = group.versions[removal.offset_key]
+        if has_reached(versions, removal.place.record_offset + 1, removal.value.committed_offset):
+            continue
+        if removal.end is not None and removal.end.kind is EndKind.TOPIC_DELETION:
+            missed.append(removal)  # A topic that is made again begins again.
+        elif found.setdefault(removal.offset_key, removal) is removal:
+            missed.append(removal)
+    return missed
 
 
 def _set_back(group: GroupHistory, removal: Removal) -> Version | None:

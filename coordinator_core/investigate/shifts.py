@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.history.model import GroupHistory, Version
-from coordinator_core.history.signs import Move
+from coordinator_core.history.signs import Move, has_reached
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import count, from_file
@@ -106,7 +104,5 @@ def explanation(
 
 def _is_passed(group: GroupHistory, move: Move) -> bool:
     """Whether the group has been further since than before a step back: what was read again is done."""
-    versions = group.versions[move.key]
-    since = bisect_left(versions, move.after.place.record_offset, key=lambda one: one.place.record_offset)
-    before = move.before.last.committed_offset
-    return move.records < 0 and any(one.last.committed_offset > before for one in islice(versions, since, None))
+    further = move.before.last.committed_offset + 1
+    return move.records < 0 and has_reached(group.versions[move.key], move.after.place.record_offset, further)

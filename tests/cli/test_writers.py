@@ -375,6 +375,27 @@ def test_beside_a_log_is_room_and_in_its_partitions_is_none(
             assert run([*words, str(log / output)]) in DONE
 
 
+def test_a_partition_directory_may_be_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one(*HEALTHY).publish(tmp_path)
+    log, disk = tmp_path / "log", tmp_path / "disk"
+    disk.mkdir()
+    (log / "__consumer_offsets-0").rename(disk / "__consumer_offsets-0")
+    link = log / "__consumer_offsets-0"
+    link.symlink_to(disk / "__consumer_offsets-0")
+    (segment,) = link.iterdir()
+    before = segment.read_bytes()
+    for path, output in (
+        (log, segment),
+        (log, disk / "__consumer_offsets-0/new.json"),
+        (link, segment),
+        (link, log / "topics.json"),
+    ):
+        plan = ["restore", "plan", str(path), "--all-groups", "--against", str(path), "--output", str(output)]
+        assert run(plan) == ExitCode.USAGE
+        assert f"the output {output}" in capsys.readouterr().err
+    assert segment.read_bytes() == before
+
+
 def test_an_output_beside_a_log_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one(*HEALTHY).publish(tmp_path)
     monkeypatch.chdir(tmp_path / "log")

@@ -429,20 +429,20 @@ def test_ranges_of_known_bugs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_there", "said"),
+    ("is_there", "code", "said"),
     [
-        (True, "Or it was a DeleteGroups request, and the topic is there now: the log does not decide."),
-        (False, "Or it was a DeleteGroups request: the log does not decide."),
+        (True, "offsets-deleted", "Or it was the deletion of the topic (it is there now): the log does not decide."),
+        (False, "topic-deleted", "Or it was a DeleteGroups request: the log does not decide."),
     ],
 )
 def test_a_topic_or_its_groups_were_deleted(
-    is_there: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    is_there: bool, code: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = topics(removed_together(tmp_path), *[(0, 200)] * is_there)
     rules = ["--kafka-version", "3.9.2", "--offsets-retention-ms", str(7 * DAY)]
     told = json.loads(out(capfd, str(path), *rules, "--format", "json"))["explanations"]
     found = {one["code"]: one for one in told}
-    assert found["topic-deleted"]["verdict"].endswith(f"no offset of it is left. {said}")
+    assert found[code]["verdict"].endswith(f"no offset of it is left. {said}")
     together = found["groups-lost-offsets-together"]
     assert "Or somebody deleted the groups (DeleteGroups): the log does not decide." in together["verdict"]
     assert any("--delete" in step for step in together["now"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,66 @@ def test_what_a_milder_act_took_since_comes_back_with_its_own_value(
     assert capfd.readouterr().out == "orders,1,10900\n"
 
 
+def test_what_was_lost_again_before_it_was_reached_comes_back_as_it_was_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = ("orders", 0)
+    log = Log().commit("g", {key: 1400}).wait(HOUR).tombstones("g", key, with_group=True).wait(HOUR)
+    path = log.commit("g", {key: 10}).wait(HOUR).tombstones("g", key, with_group=True).write(tmp_path)
+    document = planned(capfd, path, "--group", "g", "--before-incident", "--against", path)
+    assert after(document) == {"g orders-0": 1400}
+
+
+def test_groups_that_a_request_removed_while_their_topic_stays_come_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Their consumers begin again at the end. Without topics.json it may have been the topic that went."""
+    key = ("orders", 0)
+    log = Log()
+    for value in range(5000, 7000, 100):
+        for group in "ghi":
+            log.generation(group, 1, Client("m", partitions=(key,))).commit(group, {key: value})
+        log.wait(MINUTE)
+    for group in "ghi":
+        log.generation(group, 2)
+    log.wait(MINUTE)
+    for group in "ghi":
+        log.tombstones(group, key, with_group=True)
+    log.wait(10 * MINUTE)
+    for group in "ghi":
+        log.generation(group, 1, Client("m", partitions=(key,))).commit(group, {key: 50_000})
+    path = log.write(tmp_path)
+    common = [path, "--all-groups", "--before-incident", "--against", path, "--now-ms", str(log.at)]
+    assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
+    assert "finds nothing in this log" in capfd.readouterr().err
+    bounds = {"partition": 0, "start_offset": 0, "end_offset": 60_000}
+    topic = {"name": "orders", "topic_id": None, "partitions": [bounds]}
+    (path / "topics.json").write_text(json.dumps({"topics": [topic]}))
+    assert after(planned(capfd, *common)) == {f"{group} orders-0": 6900 for group in "ghi"}
+
+
+def test_what_a_group_was_set_over_has_not_been_read_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Reset to 0 by mistake, then to the end: what lies between is not processed."""
+    partitions = tuple(("orders", number) for number in range(4))
+    log = Log().generation("g", 1, Client("m", partitions=partitions))
+
+    def reads(values: range) -> None:
+        for value in values:
+            log.wait(MINUTE).commit("g", dict.fromkeys(partitions, value))
+
+    reads(range(5000, 10_001, 100))
+    log.wait(MINUTE).generation("g", 2).wait(MINUTE).commit("g", dict.fromkeys(partitions, 0), leader_epoch=-1)
+    log.wait(MINUTE).generation("g", 3, Client("m", partitions=partitions))
+    reads(range(100, 301, 100))
+    log.wait(MINUTE).generation("g", 4).wait(HOUR).commit("g", dict.fromkeys(partitions, 50_000), leader_epoch=-1)
+    log.wait(MINUTE).generation("g", 5, Client("m", partitions=partitions))
+    reads(range(50_100, 50_300, 100))
+    path = log.write(tmp_path)
+    common = ["--group", "g", "--now-ms", str(log.at)]
+    document = planned(capfd, path, "--before-incident", "--against", path, *common)
+    assert after(document) == {f"g orders-{number}": 10_000 for number in range(4)}
+
+
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     topics = {
         "topics": [
@@ -434,6 +495,11 @@ def test_an_incident_of_a_group_in_two_offsets_partitions_is_what_its_coordinato
     given = ["restore", "plan", str(path), *map(str, common), "--offsets-topic-num-partitions", "60"]
     assert run(given) == ExitCode.USAGE
     assert "offsets partitions 3 and 17 have group 'g', and 43, that of its coordinator" in capfd.readouterr().err
+    shutil.rmtree(path / "__consumer_offsets-3")
+    Log().commit("g", {("orders", 0): 500}).write(path, 3)
+    assert run(["restore", "plan", str(path), *map(str, common)]) == ExitCode.USAGE
+    error = capfd.readouterr().err
+    assert "took offsets from these groups; offsets partitions 3 and 17 have it: what 3 has is taken" in error
 
 
 def test_the_number_of_offsets_partitions_is_that_of_the_target(
