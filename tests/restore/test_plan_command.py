@@ -261,19 +261,21 @@ def test_groups_that_a_request_removed_while_their_topic_stays_come_back(
 ) -> None:
     """Their consumers begin again at the end. Without topics.json it may have been the topic that went."""
     key = ("orders", 0)
-    log = Log()
+    client, log = Client("m", partitions=(key,)), Log()
+    for group in "ghi":
+        log.generation(group, 1, client)
     for value in range(5000, 7000, 100):
         for group in "ghi":
-            log.generation(group, 1, Client("m", partitions=(key,))).commit(group, {key: value})
+            log.commit(group, {key: value})
         log.wait(MINUTE)
     for group in "ghi":
         log.generation(group, 2)
-    log.wait(MINUTE)
+    log.wait(10_000)
     for group in "ghi":
-        log.tombstones(group, key, with_group=True)
+        log.wait(1).tombstones(group, key, with_group=True)
     log.wait(10 * MINUTE)
     for group in "ghi":
-        log.generation(group, 1, Client("m", partitions=(key,))).commit(group, {key: 50_000})
+        log.generation(group, 1, client).commit(group, {key: 50_000})
     path = log.write(tmp_path)
     common = [path, "--all-groups", "--before-incident", "--against", path, "--now-ms", str(log.at)]
     assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
