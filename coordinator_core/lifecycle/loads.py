@@ -135,13 +135,14 @@ def loads(
 
     replay = partial(replay_snapshot, snapshot, on_damage=on_damage, cache=cache, whole_metadata=False)
     today = replay(base, damage=damage)
+    has_loaded = not any(state.load_failures for state in today)
     alike: dict[tuple[object, ...], list[Profile]] = {}
     for profile in profiles:
-        alike.setdefault(_facts(profile), []).append(profile)
+        alike.setdefault(_facts(profile, base if has_loaded else None), []).append(profile)
     found = []
-    for members in alike.values():
+    for facts, members in alike.items():
         states = today
-        if _facts(members[0]) != _facts(base):
+        if facts != _facts(base):
             states = replay(members[0], damage=[])
         partitions = [
             _compared(
@@ -155,7 +156,14 @@ def loads(
     return _with_fixes(found)
 
 
-def _facts(profile: Profile) -> tuple[object, ...]:
+def _facts(profile: Profile, loaded: Profile | None = None) -> tuple[object, ...]:
+    """What loads differ in, for a log that ``loaded`` loads: where that reads subscriptions and stops at none, others
+    that take more of them load alike."""
+    readings = list(SubscriptionReading)
+    if loaded is not None and readings.index(profile.subscription_reading) < readings.index(
+        loaded.subscription_reading
+    ):
+        profile = replace(profile, subscription_reading=loaded.subscription_reading)
     return tuple(getattr(profile, each.name) for each in fields(profile) if each.name not in FACTS_BESIDE_LOADING)
 
 

@@ -63,7 +63,7 @@ class ValueLayout(StrEnum):
 
 
 class SubscriptionReading(StrEnum):
-    """Result of a subscription that cannot be read, when its group is loaded."""
+    """Result of a subscription that cannot be read, when its group is loaded; the strictest comes last."""
 
     HARMLESS = "harmless"
     """Nothing: the topics of the group are not known."""
