@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from itertools import accumulate
 from typing import Any
@@ -76,7 +76,7 @@ def _check_log(output: str, path: str) -> None:
     is_segment = path.endswith(".log") and not os.path.isdir(_place(path))
     top = storage.split(path)[0] if is_segment else path
     # A partition directory may be a link to another disk, and an output be named by either path.
-    places = {(place(top), place(output)) for place in (_place, _unresolved)}
+    places = {(_place(top, resolve), _place(output, resolve)) for resolve in (os.path.realpath, os.path.abspath)}
     places |= {(link, _place(output)) for link in _links(top)}
     for directory, target in places:
         _check_below(output, directory, target, is_segment)
@@ -87,21 +87,10 @@ def _check_below(output: str, top: str, target: str, is_segment: bool) -> None:
     if not directories and os.path.dirname(target) != os.path.dirname(top):
         return
     # Loaded here: most outputs lie elsewhere.
-    from coordinator_core.log import discovery
+    from coordinator_core.log.discovery import FILES_BESIDE
     from coordinator_core.runs.place import check_output_outside
 
-    has_name = os.path.basename(target) in {
-        discovery.CAPTURE_MANIFEST,
-        discovery.CAPTURE_MARKER,
-        discovery.CLEAN_SHUTDOWN_FILE,
-        discovery.CLEANED_OFFSETS_FILE,
-        discovery.LOG_START_OFFSETS_FILE,
-        discovery.META_PROPERTIES_FILE,
-        discovery.RECORDS_FILE,
-        discovery.RECOVERY_POINTS_FILE,
-        discovery.TOPICS_FILE,
-        discovery.TOPOLOGY_FILE,
-    }
+    has_name = os.path.basename(target) in FILES_BESIDE
     if not (directories or has_name):
         return
     is_partition = is_segment or _is_partition(top)
@@ -120,12 +109,14 @@ def _from_to(top: str, path: str) -> list[str]:
 
 def _is_partition(directory: str) -> bool:
     """Whether it has the name of a partition directory of an internal topic, or holds segments."""
+    from coordinator_core.log.discovery import has_segments
+
     if re.fullmatch(r"__.+-\d{1,10}", storage.split(directory)[1]):
         return True
     entry = storage.stat(directory)
     if entry is None or not entry.is_directory:
         return False
-    return any(re.fullmatch(r"\d{20}\.log(\.swap)?", one.name) for one in storage.list_directory(directory))
+    return has_segments(storage.list_directory(directory))
 
 
 def _inputs(params: Iterable[tuple[click.Parameter, Any]]) -> tuple[list[str], list[str]]:
@@ -153,9 +144,5 @@ def _links(top: str) -> list[str]:
         return [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
 
 
-def _unresolved(path: str) -> str:
-    return os.path.abspath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
-
-
-def _place(path: str) -> str:
-    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
+def _place(path: str, resolve: Callable[[str], str] = os.path.realpath) -> str:
+    return resolve(str(storage.local_path(path))) if storage.is_local(path) else path.rstrip("/")

@@ -159,10 +159,8 @@ def loads(
 def _facts(profile: Profile, loaded: Profile | None = None) -> tuple[object, ...]:
     """What loads differ in, for a log that ``loaded`` loads: where that reads subscriptions and stops at none, others
     that take more of them load alike."""
-    readings = list(SubscriptionReading)
-    if loaded is not None and readings.index(profile.subscription_reading) < readings.index(
-        loaded.subscription_reading
-    ):
+    strictness = list(SubscriptionReading).index
+    if loaded is not None and strictness(profile.subscription_reading) < strictness(loaded.subscription_reading):
         profile = replace(profile, subscription_reading=loaded.subscription_reading)
     return tuple(getattr(profile, each.name) for each in fields(profile) if each.name not in FACTS_BESIDE_LOADING)
 

@@ -37,6 +37,22 @@ TOPOLOGY_FILE = "topology.json"
 RECORDS_FILE = "records.json"
 """File in which ``regroup import-records`` lists the parts of a log that records do not hold."""
 
+FILES_BESIDE = frozenset(
+    {
+        CAPTURE_MANIFEST,
+        CAPTURE_MARKER,
+        CLEAN_SHUTDOWN_FILE,
+        CLEANED_OFFSETS_FILE,
+        LOG_START_OFFSETS_FILE,
+        META_PROPERTIES_FILE,
+        RECORDS_FILE,
+        RECOVERY_POINTS_FILE,
+        TOPICS_FILE,
+        TOPOLOGY_FILE,
+    }
+)
+"""Names of files that are read beside partition directories."""
+
 _MAX_DEPTH = 4
 """Levels below a named directory at which log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
 
@@ -173,7 +189,7 @@ class _Search:
             _check_whole(path)
         if _is_log_dir(entries):
             self._add_log_dir(path, entries)
-        elif any(_numbered(_SEGMENT, entry.name) or _numbered(_SWAP_SEGMENT, entry.name) for entry in entries):
+        elif has_segments(entries):
             if depth:
                 self.ignored.append((path, "segments outside a log dir"))
             else:
@@ -332,6 +348,11 @@ class _Search:
 def _log_dir_of(directory: str) -> str:
     """The log dir in which a partition directory lies; any other directory itself."""
     return storage.split(directory)[0] if _PARTITION_DIRECTORY.match(storage.split(directory)[1]) else directory
+
+
+def has_segments(entries: Sequence[Entry]) -> bool:
+    """Whether there are segments, or such that take their places (``.swap``), among the entries of a directory."""
+    return any(_numbered(_SEGMENT, entry.name) or _numbered(_SWAP_SEGMENT, entry.name) for entry in entries)
 
 
 def _check_whole(directory: str) -> None:
