@@ -23,7 +23,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
-from coordinator_core.cli.source import load_source, open_log, profile_of, warn_about_damage
+from coordinator_core.cli.source import found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
@@ -413,7 +413,7 @@ def _at(
         for group_id in set(groups) - {key.group_id for key in wanted.positions}:
             warned[group_id] = (*warned.get(group_id, ()), *_steps_of_absent(group_id, steps, states, number))
         return replace(wanted, steps=steps, warnings=warned)
-    beside = beside_log(paths)
+    beside = found_beside(paths)
     topics = None if beside.topics is None else read_topics(beside.topics)
     case = Case(profile, options.now_ms, configured_retention_ms(topics), topics)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)

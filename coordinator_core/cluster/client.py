@@ -163,6 +163,7 @@ class Client:
         backoff = BACKOFF_SECONDS[0]
         while True:
             try:
+                # Another one than is sent: to encode settles the version, which is that of each broker's connection.
                 self._check_encodes(make())
                 answer = self._manager.run(self._manager.send_in_turn, make(), node_id)
                 if (wait_ms := getattr(answer, "throttle_time_ms", 0)) > MOST_PAUSE_SECONDS * 1000:

@@ -39,7 +39,7 @@ from coordinator_core.history.trespasses import Commit, trespasses
 from coordinator_core.history.versions import add_version
 from coordinator_core.lifecycle.expiry import condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
-from coordinator_core.log.batch import control_type
+from coordinator_core.log.batch import marker_type
 from coordinator_core.log.reader import OnDamage, read_records, with_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
 from coordinator_core.merge.packed import PackedText, PackedTexts
@@ -499,15 +499,6 @@ class _KnownKey(NamedTuple):
         version, decode = known
         found = decode(value, 2)
         return None if found is None or found[1] != len(value) else (version, found[0])
-
-
-def marker_type(marker: Record) -> ControlType | None:
-    """Type of a control record; ``None`` where its key is unreadable: the replay counts it among the records that
-    cannot be read."""
-    try:
-        return control_type(marker)
-    except ValueError:
-        return None
 
 
 def _is_foreign(batch: Batch, profile: Profile) -> bool:

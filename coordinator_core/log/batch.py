@@ -260,3 +260,12 @@ def control_type(record: Record) -> ControlType:
         return ControlType(number)
     except ValueError:
         return ControlType.UNKNOWN
+
+
+def marker_type(record: Record) -> ControlType | None:
+    """Type of a control record; ``None`` where its key is unreadable: the replay counts it among the records that
+    cannot be read."""
+    try:
+        return control_type(record)
+    except ValueError:
+        return None

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import marker_type, read_history
+from coordinator_core.history.read import read_history
+from coordinator_core.log.batch import marker_type
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value

@@ -276,14 +276,21 @@ def test_groups_that_a_request_removed_while_their_topic_stays_come_back(
     log.wait(10 * MINUTE)
     for group in "ghi":
         log.generation(group, 1, client).commit(group, {key: 50_000})
-    path = log.write(tmp_path)
+    path = log.write(tmp_path / "log")
     common = [path, "--all-groups", "--before-incident", "--against", path, "--now-ms", str(log.at)]
     assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
     assert "finds nothing in this log" in capfd.readouterr().err
     bounds = {"partition": 0, "start_offset": 0, "end_offset": 60_000}
     topic = {"name": "orders", "topic_id": None, "partitions": [bounds]}
     (path / "topics.json").write_text(json.dumps({"topics": [topic]}))
-    assert after(planned(capfd, *common)) == {f"{group} orders-0": 6900 for group in "ghi"}
+    wanted = {f"{group} orders-0": 6900 for group in "ghi"}
+    assert after(planned(capfd, *common)) == wanted
+    # The file lies beside the log of a run, too.
+    replay = [*("replay", str(path), "--output", str(tmp_path / "runs"), "--cluster", "c"), "--format", "json"]
+    assert run([*replay, "--kafka-version", "3.9.2", "--now-ms", str(log.at)]) == 0
+    made = json.loads(capfd.readouterr().out)["run"]
+    assert run(["restore", "plan", made, *map(str, common[1:]), "--format", "json"]) == 0
+    assert after(json.loads(capfd.readouterr().out)) == wanted
 
 
 def test_what_a_group_was_set_over_has_not_been_read_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
