@@ -127,7 +127,7 @@ def investigate(
         explanations += explain_replicas(histories, case)
         explanations += explain_anew(histories)
         explanations += explain_together(histories)
-        explanations += explain_lost_together(histories)
+        explanations += explain_lost_together(histories, case)
         explanations += explain_back_together(explanations, histories, case)
     else:
         explanations += explain_new_groups(histories)

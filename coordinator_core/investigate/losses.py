@@ -52,7 +52,7 @@ def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             yield _explained(group, case, removals, missed)
 
 
-def _end(removals: Sequence[Removal], case: Case) -> End:
+def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
     """The common end of removals. Where the topic is there now, a request that may have removed the groups is likelier
     than its deletion."""
     end = removals[0].end
@@ -67,7 +67,7 @@ def _end(removals: Sequence[Removal], case: Case) -> End:
 
 
 def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], missed: Sequence[Removal]) -> Explanation:
-    first, end = removals[0], _end(removals, case)
+    first, end = removals[0], likeliest_end(removals, case)
     kind, bug, had_members = end.kind, end.bug, first.had_members
     by_age = case.profile.expiry.clock is not Clock.GROUP
     if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):

@@ -12,6 +12,7 @@ from coordinator_core.history.lessons import SHORTEST_RETENTION_MS
 from coordinator_core.history.model import (
     Certainty,
     Change,
+    End,
     EndKind,
     GroupHistory,
     LeaderChange,
@@ -20,6 +21,7 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.losses import likeliest_end
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
@@ -34,6 +36,11 @@ _SHOWN = 8
 _SWEEPS_MS = 1_800_000
 """Ages that one sweep finds too old differ by less: ``offsets.retention.check.interval.ms`` is 10 minutes."""
 _REQUESTS = frozenset({EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE})
+_EITHER = {
+    EndKind.TOPIC_DELETION: EndKind.DELETE_GROUPS,
+    EndKind.DELETE_GROUPS: EndKind.TOPIC_DELETION,
+}
+"""Causes that leave the same tombstones."""
 _WAYS = {
     EndKind.EXPIRY: "they expired",
     EndKind.DELETE_GROUPS: "somebody deleted the groups (DeleteGroups)",
@@ -168,17 +175,18 @@ class _Loss(NamedTuple):
     at_ms: int
     group: GroupHistory
     removal: Removal
+    end: End
 
 
-def explain_lost_together(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+def explain_lost_together(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
     """Times at which at least half of the groups, and no fewer than three, lost committed offsets."""
     groups = [group for history in histories for group in history.groups.values() if group.versions or group.removals]
     losses = sorted(
         (
-            _Loss(one.place.timestamp_ms, group, one)
+            _Loss(one.place.timestamp_ms, group, one, likeliest_end([one], case))
             for group in groups
             for one in group.removals
-            if one.place.timestamp_ms >= 0
+            if one.end is not None and one.place.timestamp_ms >= 0
         ),
         key=lambda one: (one.at_ms, one.group.offsets_partition, one.removal.place.record_offset),
     )
@@ -195,18 +203,18 @@ def explain_lost_together(histories: Sequence[PartitionHistory]) -> Iterator[Exp
 
 def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequence[LeaderChange]) -> Explanation:
     first, last = some[0], some[-1]
-    kinds = Counter(one.removal.end.kind for one in some if one.removal.end is not None)
+    kinds = Counter(one.end.kind for one in some)
     kind = kinds.most_common(1)[0][0]
     stood = [
         one
         for one in leaders
         if one.pause_ms >= HOUR_MS and first.at_ms - HOUR_MS <= one.place.timestamp_ms <= last.at_ms
     ]
-    ends = [(one.removal.age_ms, one.removal.end) for one in some]
+    ends = [(one.removal.age_ms, one.end) for one in some]
     ages = [
         age
         for age, end in ends
-        if age is not None and end is not None and end.certainty is Certainty.POSSIBLE and age >= SHORTEST_RETENTION_MS
+        if age is not None and end.certainty is Certainty.POSSIBLE and age >= SHORTEST_RETENTION_MS
     ]
     homes = {one.group.offsets_partition for one in some}
     started = [
@@ -237,16 +245,16 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
             "youngest would have ended the oldest before."
         )
     now = [_REMEDIES[kind]]
-    if kind is EndKind.TOPIC_DELETION and any(end and EndKind.DELETE_GROUPS in end.others for _, end in ends):
-        verdict += f" Or {_WAYS[EndKind.DELETE_GROUPS]}: the log does not decide."
-        now.append(_REMEDIES[EndKind.DELETE_GROUPS])
+    other = None if is_no_sweep else _EITHER.get(kind)
+    if other is not None and any(other in end.others for _, end in ends):
+        verdict += f" Or {_WAYS[other]}: the log does not decide."
+        now.append(_REMEDIES[other])
     may_be_age = [
         one.removal.age_ms
         for one in some
         if one.removal.age_ms is not None
-        and one.removal.end is not None
-        and EndKind.EXPIRY in (one.removal.end.kind, *one.removal.end.others)
-        and one.removal.end.certainty is Certainty.POSSIBLE
+        and EndKind.EXPIRY in (one.end.kind, *one.end.others)
+        and one.end.certainty is Certainty.POSSIBLE
     ]
     if len(may_be_age) == len(some) and not is_no_sweep:
         verdict += (
