@@ -85,15 +85,25 @@ def _json_text(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
+def recency(named: Mapping[str, Any]) -> tuple[int, bool, str]:
+    """Order of runs, or compacted logs, of one cluster by time, the newest last: by what their manifests, or
+    ``latest.json``, say.
+
+    Of attempts for one ``now_ms`` a complete one is newer than one that went on past damage; ids of attempts go up.
+    """
+    is_whole = named["complete"] if "complete" in named else not named.get("partial")
+    return int(named["now_ms"]), bool(is_whole), str(named.get("run_id") or named["path"].rpartition("/")[2])
+
+
 def let_latest(path: str, named: Mapping[str, Any]) -> bool:
-    """Have ``latest.json`` at ``path`` be ``named``, unless it names a run with a later ``now_ms``; whether it is."""
+    """Have ``latest.json`` at ``path`` be ``named``, unless it names a newer run (:func:`recency`); whether it is."""
 
     def change(found: bytes | None) -> bytes | None:
         try:
-            current = parse_json(found or b"{}")
-        except ValueError:
-            current = {}
-        is_later = isinstance(current, dict) and current.get("now_ms", named["now_ms"]) > named["now_ms"]
-        return None if is_later else _json_text(named).encode("utf-8", "backslashreplace")
+            is_newer = recency(parse_json(found or b"")) > recency(named)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # What names nothing, or nothing that can be read, is replaced.
+            is_newer = False
+        return None if is_newer else _json_text(named).encode("utf-8", "backslashreplace")
 
     return conditional.update(path, change)

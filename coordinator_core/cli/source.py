@@ -22,7 +22,7 @@ from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
 from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.place import RunPlace, is_one_run
+from coordinator_core.runs.place import OF_SNAPSHOT, RunPlace, is_one_run
 from coordinator_core.runs.read import Run, open_run
 
 
@@ -80,7 +80,7 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
         yield paths[0]
         return
     with tempfile.TemporaryDirectory(prefix="regroup-") as directory:
-        place = RunPlace(directory, "snapshot", "now", "replayed")
+        place = RunPlace(directory, *OF_SNAPSHOT)
         if options.engine is Engine.SPARK:
             publish_with_spark(paths, place, options)
         else:

@@ -10,6 +10,7 @@ from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
+from coordinator_core.rules.previous import check_previous
 from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.rules.transaction_log import TransactionLog, read_transaction_log
@@ -60,6 +61,8 @@ class Inputs:
             tuple(rule_of(code).code for code in codes) or None,
         )
         made.run.refuse_other_rules()
+        if made.against is not None:
+            check_previous(made.run, made.against)
         if log:
             pin_of_run(made.run, log)
         return made

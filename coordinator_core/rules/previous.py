@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import groupby
 
 from coordinator_core import storage
-from coordinator_core.runs.place import directories_of, is_run
+from coordinator_core.errors import UsageError
+from coordinator_core.files import recency
+from coordinator_core.runs.place import DAY_WINDOW, OF_SNAPSHOT, directories_of
 from coordinator_core.runs.read import Run, RunError, open_run, resolve_latest
 
 
 def previous_run(run: Run) -> Run | None:
     """The newest published run of the same cluster with an earlier ``now_ms``; ``None`` when there is none.
 
-    It is looked for beside ``run``, from the last window (by name) backwards, and no further than the first
-    window that has one.  Runs that this version cannot read are passed over.
+    It is looked for beside ``run``. Runs that this version cannot read are passed over.
     """
     window, _ = storage.split(run.path.rstrip("/"))
     return _newest_of_windows(storage.split(window)[0], before_ms=run.now_ms)
 
 
 def newest_run(output: str, cluster: str) -> Run | None:
-    """The newest published run of a cluster, with any verdict of the gate; ``None`` when there is none.
-
-    It is that of the last window (by name) that has one, or that of ``latest.json``: windows may have any name.
-    """
+    """The newest published run of a cluster, with any verdict of the gate; ``None`` when there is none."""
     found = [_newest_of_windows(storage.join(output, cluster))]
     with suppress(RunError):
         found.append(resolve_latest(output, cluster))
-    return max((run for run in found if run is not None), key=lambda run: run.now_ms, default=None)
+    return _newest(run for run in found if run is not None)
+
+
+def check_previous(run: Run, before: Run) -> None:
+    """:class:`UsageError` unless ``before`` can be a run before ``run``: of the same cluster, and no newer one.
+
+    A snapshot that is replayed for one command is of no cluster.
+    """
+    owner, cluster = before.manifest["cluster"], run.manifest["cluster"]
+    is_snapshot = tuple(run.manifest[name] for name in ("cluster", "window", "run_id")) == OF_SNAPSHOT
+    if owner != cluster and not is_snapshot:
+        raise UsageError(f"{before.path} is a run of cluster {owner!r}, not of {cluster!r}, so not the run before")
+    if before.now_ms > run.now_ms:
+        raise UsageError(f"the now of {before.path}, {before.now_ms}, is later than {run.now_ms}, that of {run.path}")
 
 
 def _newest_of_windows(cluster: str, *, before_ms: float = math.inf) -> Run | None:
-    for directory in reversed(directories_of(cluster)):
-        earlier = [
-            found
-            for path in directories_of(directory)
-            if is_run(path) and (found := _opened(path)) is not None and found.now_ms < before_ms
-        ]
-        if earlier:
-            return max(earlier, key=lambda found: (found.now_ms, found.path))
-    return None
+    """A cluster may have thousands of windows in an object store. Those of days, by their names, are looked at from the
+    last day backwards, and no further than the first day that has a run; the name of any other window says nothing.
+    """
+    days = {path: DAY_WINDOW.match(storage.split(path)[1]) for path in directories_of(cluster)}
+    dated = sorted(((found[0], path) for path, found in days.items() if found), reverse=True)
+    newest = (
+        _newest(run for _, path in windows for run in _runs_of(path, before_ms))
+        for _, windows in groupby(dated, key=lambda item: item[0])
+    )
+    found = [next((run for run in newest if run is not None), None)]
+    found += (_newest(_runs_of(path, before_ms)) for path, day in days.items() if day is None)
+    return _newest(run for run in found if run is not None)
 
 
-def _opened(path: str) -> Run | None:
-    try:
-        return open_run(path)
-    except RunError:
-        return None
+def _newest(runs: Iterator[Run]) -> Run | None:
+    return max(runs, key=lambda run: recency(run.manifest), default=None)
+
+
+def _runs_of(window: str, before_ms: float) -> Iterator[Run]:
+    for path in directories_of(window):
+        with suppress(RunError):
+            if (run := open_run(path)).now_ms < before_ms:
+                yield run

@@ -31,6 +31,12 @@ CATALOGS_DIRECTORY = "_catalogs"
 RECONCILIATION = "reconciliation.json"
 """File in a directory of findings that names the run and the other inputs."""
 
+DAY_WINDOW = re.compile(r"\d{4}-\d{2}-\d{2}(?=$|T\d{2}-\d{2}-\d{2}Z$)")
+"""Day of a window that has the name that Regroup gives: a UTC day (:func:`default_window`), or a time (the DAGs)."""
+
+OF_SNAPSHOT = ("snapshot", "now", "replayed")
+"""Cluster, window and id of the run that a snapshot is replayed into for as long as a command needs it."""
+
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 
 

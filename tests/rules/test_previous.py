@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.errors import UsageError
 from coordinator_core.releases import profile_for_release
-from coordinator_core.rules.previous import previous_run
+from coordinator_core.rules import previous
+from coordinator_core.rules.previous import check_previous, newest_run, previous_run
 from coordinator_core.runs.place import RunPlace, beside
 from coordinator_core.runs.publish import RunWriter
 from coordinator_core.runs.read import Run, open_run
 from tests.runs.test_publish import FACTS
 
 
-def published(output: Path, window: str, run_id: str, now_ms: int) -> Run:
-    place = RunPlace(str(output), "c", window, run_id)
+def published(output: Path, window: str, run_id: str, now_ms: int, cluster: str = "c") -> Run:
+    place = RunPlace(str(output), cluster, window, run_id)
     profile = profile_for_release("4.3.1")
     with RunWriter(place, sources=[]) as writer:
         writer.commit({**FACTS, "now_ms": now_ms, "profile": profile.label}, seconds=0, steps={})
@@ -31,6 +33,45 @@ def test_it_is_the_newest_run_that_judges_by_an_earlier_time(tmp_path: Path) -> 
     assert previous_run(third) == again
     assert previous_run(again) == previous_run(second) == first
     assert previous_run(first) is None
+
+
+def test_windows_of_any_name_are_looked_at(tmp_path: Path) -> None:
+    """`run-10` sorts before `run-9`, and an incident of January behind the nights."""
+    tenth = published(tmp_path, "run-10", "a", 10_000)
+    published(tmp_path, "run-9", "a", 9_000)
+    published(tmp_path, "2026-01-01T02-30-00Z", "a", 11_000)
+    night = published(tmp_path, "2026-01-02T02-30-00Z", "a", 12_000)
+    by_hand = published(tmp_path, "2026-01-02", "a", 13_000)
+    published(tmp_path, "incident-42", "a", 1_000)
+    last = published(tmp_path, "2026-01-03T02-30-00Z", "a", 14_000)
+    assert previous_run(published(tmp_path, "run-11", "a", 10_500)) == tenth
+    assert previous_run(last) == by_hand
+    assert previous_run(by_hand) == night
+    assert newest_run(str(tmp_path), "c") == last
+
+
+def test_no_manifest_of_an_earlier_day_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [published(tmp_path, f"2026-01-0{day}", "a", day) for day in range(1, 5)]
+    opened: list[str] = []
+
+    def noted(path: str) -> Run:
+        opened.append(path)
+        return open_run(path)
+
+    monkeypatch.setattr(previous, "open_run", noted)
+    assert previous_run(runs[3]) == runs[2]
+    assert opened == [runs[3].path, runs[2].path]
+
+
+def test_a_run_of_another_cluster_or_a_newer_one_is_no_run_before(tmp_path: Path) -> None:
+    run = published(tmp_path, "w", "a", 2_000)
+    check_previous(run, published(tmp_path, "w", "b", 2_000))
+    with pytest.raises(UsageError, match=r"is a run of cluster 'other', not of 'c', so not the run before$"):
+        check_previous(run, published(tmp_path, "w", "a", 1_000, cluster="other"))
+    with pytest.raises(UsageError, match=r"^the now of .+/w/c, 2001, is later than 2000, that of .+/w/a$"):
+        check_previous(run, published(tmp_path, "w", "c", 2_001))
+    # A snapshot is of no cluster.
+    check_previous(published(tmp_path, "now", "replayed", 2_000, cluster="snapshot"), run)
 
 
 def test_what_is_no_run_or_of_another_version_is_passed_over(tmp_path: Path) -> None:

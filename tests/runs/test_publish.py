@@ -257,10 +257,23 @@ def test_a_backfill_does_not_hide_the_newest_run(tmp_path: Path) -> None:
     assert promote(new, publish(new, now_ms=10))
     assert not promote(old, publish(old, now_ms=9))
     assert resolve_latest(str(tmp_path), "prod").path == new.path
-    again = place(tmp_path, "again")
+    again = place(tmp_path, "newer")
     assert promote(again, publish(again, now_ms=10))
     latest = json.loads((tmp_path / "prod/latest.json").read_text())
-    assert latest["path"] == "w/again"
+    assert latest["path"] == "w/newer"
+
+
+def test_of_attempts_for_one_time_the_complete_one_and_the_last_one_is_latest(tmp_path: Path) -> None:
+    published = {name: publish(place(tmp_path, name), now_ms=10) for name in ("1", "2", "3")}
+    partial = {**published["3"], "complete": False}
+    assert promote(place(tmp_path, "2"), published["2"])
+    # Whichever gate ends last.
+    assert not promote(place(tmp_path, "1"), published["1"])
+    assert not promote(place(tmp_path, "3"), partial)
+    assert resolve_latest(str(tmp_path), "prod").path == place(tmp_path, "2").path
+    for unreadable in ("", "[]", '{"now_ms": null}', "no JSON"):
+        (tmp_path / "prod/latest.json").write_text(unreadable)
+        assert promote(place(tmp_path, "3"), partial)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", "-x", "_x", ".x", "a b", "ä", "a\n", "x" * 256])
