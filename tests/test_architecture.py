@@ -315,6 +315,7 @@ def test_the_core_loads_no_engine() -> None:
     assert loaded & ENGINES == set()
 
 
+@pytest.mark.full
 def test_parsing_the_dags_loads_nothing_heavy(tmp_path: Path) -> None:
     names = [module for module, _ in modules("dags") if not module.endswith("__main__")]
     assert loaded_by(names, AIRFLOW_HOME=str(tmp_path)) & HEAVY == set()

@@ -19,6 +19,8 @@ from tests.cli.test_untrusted import given
 
 MIB = 1 << 20
 DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
+FEW = {("describe", False), ("describe", True), ("reconcile", True), ("compact", False)}
+"""Commands, and whether they have the higher limit."""
 LOADER = 127
 """Exit code of the C library's loader, which ends a process for whose libraries it has no memory."""
 
@@ -45,11 +47,12 @@ def limited(command: str, places: dict[str, str], place: Path, which: int, limit
 
 
 def limits(low: int, high: int) -> pytest.MarkDecorator:
-    """The arguments ``command`` and ``limit``: each command with one in the tier *real*, with the other in *full*."""
-    tried = [((command, low), (command, high)) for command in COMMANDS]
-    turned = [pair[:: 1 if number % 2 else -1] for number, pair in enumerate(tried)]
-    tiers = pytest.mark.real, pytest.mark.full
-    values = [pytest.param(*one, marks=tier) for pair in turned for one, tier in zip(pair, tiers, strict=True)]
+    """The arguments ``command`` and ``limit``: :data:`FEW` in the tier *real*, everything else in *full*."""
+    values = [
+        pytest.param(command, limit, marks=pytest.mark.real if (command, limit == high) in FEW else pytest.mark.full)
+        for command in COMMANDS
+        for limit in (low, high)
+    ]
     return pytest.mark.parametrize(("command", "limit"), values)
 
 

@@ -44,7 +44,7 @@ def test_a_replay_needs_neither_pandas_nor_a_compiler(tmp_path: Path) -> None:
     assert not loaded & {"pandas", "numba", "llvmlite", "Cython", "cython", "pyspark"}
 
 
-@pytest.mark.parametrize("plain", ["", "exit,pandas", "all"])
+@pytest.mark.parametrize("plain", ["", pytest.param("exit,pandas", marks=pytest.mark.full), "all"])
 def test_what_makes_a_process_fast_can_be_left_out(plain: str, tmp_path: Path) -> None:
     """The same state, by the interpreter as it comes: found by what it has loaded and by how it ends."""
     script = (

@@ -69,7 +69,15 @@ def test_a_run_has_the_stats_of_its_snapshot(tmp_path: Path, capfdbinary: Captur
     assert document_of([json.loads(replayed)["run"]], capfdbinary) == document_of(AT, capfdbinary)
 
 
-@pytest.mark.parametrize("name", ["k431-compacted/A-uncleaned", "k431-txn", "k241/before", "k0102-codecs/plain"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "k431-compacted/A-uncleaned",
+        pytest.param("k431-txn", marks=pytest.mark.full),
+        "k241/before",
+        "k0102-codecs/plain",
+    ],
+)
 def test_compaction_leaves_what_is_predicted(name: str, tmp_path: Path, capfdbinary: Capture) -> None:
     """To the byte, but for records that compaction keeps because an answer depends on them."""
     arguments = [*case(name).command_line(), "--now-ms", "1795281921155"]

@@ -24,6 +24,7 @@ from coordinator_core.cli import app
 from coordinator_core.errors import ExitCode
 from tests.cli.commands import leaves
 from tests.cli.test_untrusted import TEXTS, given
+from tests.examples import one_in
 
 DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
 COMMANDS = {
@@ -99,7 +100,7 @@ def _as_at_the_start() -> None:
             setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(file) if number else io.BufferedReader(file)))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", one_in(3, list(COMMANDS)))
 @pytest.mark.parametrize("how", [closed, pytest.param(full, marks=pytest.mark.full)], ids=lambda how: how.__name__)
 def test_a_result_that_nobody_takes(
     command: str, how: Callable[[int], None], places: dict[str, str], tmp_path: Path
@@ -113,7 +114,7 @@ def test_a_result_that_nobody_takes(
         assert ended.err.splitlines()[-1] == f"regroup: error: output: cannot be written: {reason}"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", one_in(3, list(COMMANDS)))
 def test_messages_that_nobody_takes(command: str, places: dict[str, str], tmp_path: Path) -> None:
     """The result and the exit code are what they are without them."""
     ended = Ended(command, places, tmp_path, lambda: full(2))

@@ -12,7 +12,7 @@ from coordinator_core.cluster.chunks import Chunk, Column, DamagedBatchError, sp
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.log.reader import read_segment
 from coordinator_core.log.types import Batch, SegmentFile
-from tests.cases import Case
+from tests.cases import Case, cross_section
 from tests.runs.logs import WHOLE, name, snapshot
 
 
@@ -39,7 +39,7 @@ def test_split_finds_the_batches_that_the_reader_finds(item: Case) -> None:
         assert chunk.rows[:, Column.NEXT_OFFSET].tolist() == [batch.next_offset for batch in found]
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_an_answer_that_is_cut_off_ends_with_its_last_whole_batch(item: Case) -> None:
     found = max(batches(item).values(), key=len)
     data = joined(found)
@@ -103,7 +103,7 @@ def written(directory: Path, found: list[Batch], segment_bytes: int, seed: int =
     return files
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_segments_are_those_of_a_broker(item: Case, tmp_path: Path) -> None:
     """Named by their base offsets, in order, each batch whole; read again, they are known as before."""
     for partition, found in batches(item).items():

@@ -182,3 +182,47 @@ def test_a_setting_that_is_not_a_number_is_refused(
 def test_a_missing_file_is_a_matter_of_usage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", str(tmp_path / "nothing.jsonl")]) == 2
     capfd.readouterr()
+
+
+def of(release: str, coordinator: str, directory: Path) -> Path:
+    """A recording of classic groups that says to be of another release."""
+    path = directory / "of.jsonl"
+    head, _, rest = TRACE.read_text().partition("\n")
+    fields = json.loads(head) | {"kafka": release, "coordinator": coordinator}
+    path.write_text(json.dumps(fields) + "\n" + rest)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("release", "coordinator", "message"),
+    [
+        ("2.8.0", "java", "Kafka 2.8.0 has only the classic coordinator"),
+        ("4.3.1", "scala", "Kafka 4.3.1 has only the new coordinator"),
+        ("5.0.0", "java", "no rules for Kafka 5.0.0"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--check", "--write-given"])
+def test_a_release_that_has_not_the_coordinator_is_refused(
+    release: str, coordinator: str, message: str, option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = of(release, coordinator, tmp_path)
+    assert run(["simulate", option, str(path)]) == 2
+    assert f"{path}: line 1: {message}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("release", "coordinator", "note"),
+    [
+        ("3.8.1", "scala", "Kafka 3.8.1 is not modelled: answered as by 3.9"),
+        ("4.1.1", "java", "Kafka 4.1.1 is not modelled: answered as by 4.3"),
+        ("3.9.2", "scala", None),
+        ("live", "scala", None),
+    ],
+)
+def test_a_release_that_is_not_modelled_is_named(
+    release: str, coordinator: str, note: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(["simulate", "--check", str(of(release, coordinator, tmp_path))])
+    said = capfd.readouterr().err
+    assert note is None or note in said
+    assert ("is not modelled" in said) is (note is not None)

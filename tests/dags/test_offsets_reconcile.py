@@ -65,6 +65,7 @@ def test_a_good_run_goes_through_with_a_report(home: AirflowHome, tmp_path: Path
     assert re.search(r"verdict +clean", done.stdout)
 
 
+@pytest.mark.full
 def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, tmp_path: Path) -> None:
     runs = runs_of("mixed", tmp_path)
     conf = json.dumps({"cluster": "mixed", "run": runs[2]})

@@ -78,6 +78,7 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
 
 
+@pytest.mark.full
 def test_damage_is_not_retried(api: AirflowApi, place: Path) -> None:
     run_id = api.trigger("offsets_load", {"cluster": "bitflip", "window": "asked-for"})
     misfiled = api.trigger("offsets_load", {"cluster": "misfiled"})

@@ -207,7 +207,8 @@ def test_an_event_is_whole_or_not_there(tmp_path: Path, more: int) -> None:
     assert [event["event"] for event in read_journal(path)] == ["drill", "verdict"]
 
 
-def test_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [12, pytest.param(50, marks=pytest.mark.full)])
+def test_killed(times: int, tmp_path: Path) -> None:
     """At any event of the code: what was written before is there, and the next one goes on behind it."""
     path = tmp_path / JOURNAL
 
@@ -219,9 +220,9 @@ def test_killed(tmp_path: Path) -> None:
 
     writing = {journal.__file__}
     events = events_of(writing, write)
-    for number in range(50):
+    for number in range(times):
         path.unlink()
-        assert killed_at(1 + number * (events - 1) // 49, writing, write)
+        assert killed_at(1 + number * (events - 1) // (times - 1), writing, write)
         if path.exists() and b"\n" in path.read_bytes():
             found = read_journal(path)
             with Journal(path) as opened:

@@ -34,6 +34,7 @@ print("great_expectations" in sys.modules)
 """
 
 
+@pytest.mark.real
 def test_a_clean_run_passes_in_silence_and_without_network(tmp_path: Path) -> None:
     run = published("k241/before", tmp_path)
     done = subprocess.run(

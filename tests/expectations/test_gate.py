@@ -178,6 +178,7 @@ def test_examples_show_what_is_wrong(faulty: GateResult, rich: Run) -> None:
     assert failure_of(faulty, "group_stats.schema").observed == "colour is not declared"
 
 
+@pytest.mark.full
 def test_batches_of_a_table_say_what_the_whole_table_says(
     faulty_run: Run, faulty: GateResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "_READ_ROWS", 30)
 
 
-@pytest.mark.parametrize("name", one_in(2, list(TABLES_OF_OFFSETS)))
+@pytest.mark.parametrize("name", one_in(4, list(TABLES_OF_OFFSETS)))
 def test_batches_say_what_the_whole_table_says(
     name: str, base: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

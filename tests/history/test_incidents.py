@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,15 @@ from tests.history.incidents import Incident
 from tests.history.page import ALL, row
 
 PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
+
+
+LARGE = {"cleaner-stopped", "cleaner-died", "KAFKA-7286"}
+"""Incidents of logs that take seconds: all that is tried of them beside cause, record and remedy is *full*."""
+
+
+def each(incidents: Iterable[Incident], large: Collection[str] = LARGE) -> Any:
+    """Parameters: the incidents, and of the tier *full* the large ones."""
+    return [pytest.param(one, id=one.id, marks=pytest.mark.full if one.id in large else ()) for one in incidents]
 
 
 Built = Callable[[Incident, bool], Path]
@@ -47,7 +56,8 @@ def investigated(
     return code, json.loads(printed.out)
 
 
-@pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
+# A smaller log of this one is in test_investigate.py.
+@pytest.mark.parametrize("incident", each(ALL, {"cleaner-stopped"}))
 def test_names_cause_record_and_remedy(incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]) -> None:
     path = built(incident, True)
     code, document = investigated(incident, path, incident.release, capfd)
@@ -77,7 +87,7 @@ def test_names_cause_record_and_remedy(incident: Incident, built: Built, capfd: 
 STANDING = {one.code: one for one in ALL if one.code in AT_END}
 
 
-@pytest.mark.parametrize("incident", STANDING.values(), ids=lambda one: one.id)
+@pytest.mark.parametrize("incident", each(STANDING.values()))
 def test_what_holds_at_the_end_is_told_whenever_it_began(
     incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +108,7 @@ def planned(undo: str, path: Path, capfd: pytest.CaptureFixture[str]) -> dict[tu
     return {(row["topic"], row["partition"]): row["after"]["offset"] for row in rows}
 
 
-@pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
+@pytest.mark.parametrize("incident", each(ALL))
 def test_the_clean_twin_has_nothing_above_info(
     incident: Incident, built: Built, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,9 +119,10 @@ def test_the_clean_twin_has_nothing_above_info(
     assert code == 0
 
 
-def test_incidents_write_different_logs(built: Built) -> None:
+@pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_incidents_write_different_logs(is_large: bool, built: Built) -> None:
     """A twin that were the same log under the same release would prove nothing."""
-    for incident in ALL:
+    for incident in (one for one in ALL if (one.id in LARGE) is is_large):
         logs = []
         for broken in (True, False):
             path = built(incident, broken)

@@ -105,7 +105,7 @@ def old_markers(directory: Path, broken: bool) -> Path:
     return transaction(log, 1500).write(directory)
 
 
-def cleaner_stopped(directory: Path, broken: bool) -> Path:
+def cleaner_stopped(directory: Path, broken: bool, *, commits: int = 80) -> Path:
     """The cleaner died a while ago: what it had cleaned before is small, and the rest is as it was written."""
     groups = [f"group-{number}" for number in range(8)]
     keys = [("orders", number) for number in range(40)]
@@ -114,10 +114,10 @@ def cleaner_stopped(directory: Path, broken: bool) -> Path:
     for segment in range(4):
         if not broken:
             log.skip(5000)
-        for value in range(80):
+        for value in range(commits):
             for group in groups:
                 log.commit(group, dict.fromkeys(keys, 1000 * segment + value + 8))
-            log.wait(MINUTE)
+            log.wait(80 * MINUTE // commits)
         log.roll()
     return log.commit("group-2", dict.fromkeys(keys, 9999)).write(directory)
 

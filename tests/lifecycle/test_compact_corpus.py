@@ -28,7 +28,7 @@ from tests.replay.reference import replay_partition
 COMPACTED = CORPUS / "k431-compacted"
 ONE_OF_EACH = (
     pytest.param("k431-mixed", marks=pytest.mark.full),
-    "k431-txn",
+    pytest.param("k431-txn", marks=pytest.mark.full),
     "k431-expired/C",
     pytest.param("k431-cluster", marks=pytest.mark.full),
     pytest.param("k392-classic", marks=pytest.mark.full),
@@ -59,7 +59,9 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
         assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize(("name", "retention_ms"), [("k431-txn", None), ("k241/cleaned", 3600_000)])
+@pytest.mark.parametrize(
+    ("name", "retention_ms"), [pytest.param("k431-txn", None, marks=pytest.mark.full), ("k241/cleaned", 3600_000)]
+)
 def test_committed_offsets_in_files_are_compared_alike(
     name: str, retention_ms: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.runs.local import merged_partitions
-from tests.cases import Case, case
+from tests.cases import Case, case, cross_section
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.lifecycle.sweeps import expired_offset_keys
 
@@ -86,7 +86,9 @@ def check(source: Snapshot, profile: Profile, *, now_ms: int, retention_ms: int)
     return found
 
 
-@pytest.mark.parametrize("item", [case(name) for name in CASES], ids=lambda item: item.name)
+@pytest.mark.parametrize(
+    "item", cross_section([case(name) for name in CASES], ("k0102/before", "k392-classic", "k431-txn"))
+)
 def test_logs_of_brokers(item: Case) -> None:
     profile = profile_for_release(item.release, item.coordinator)
     source = discover([str(path) for path in item.paths])
@@ -94,8 +96,14 @@ def test_logs_of_brokers(item: Case) -> None:
         check(source, profile, now_ms=now_ms, retention_ms=retention_ms)
 
 
-@pytest.mark.parametrize("rows, block_bytes", [(1 << 17, 1 << 24), (3, 1 << 24), (1 << 17, 1)])
-@pytest.mark.parametrize("release, loads", [("2.4.1", False), ("3.9.2", True), ("4.0.1", True), ("4.3.1", True)])
+@pytest.mark.parametrize(
+    "release, loads, rows, block_bytes",
+    [
+        pytest.param(release, loads, rows, block_bytes, marks=pytest.mark.full if number and release != "4.3.1" else ())
+        for release, loads in (("2.4.1", False), ("3.9.2", True), ("4.0.1", True), ("4.3.1", True))
+        for number, (rows, block_bytes) in enumerate(((1 << 17, 1 << 24), (3, 1 << 24), (1 << 17, 1)))
+    ],
+)
 def test_random_groups(
     release: str, loads: bool, rows: int, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_fault_of_the_server_may_be_over_when_it_is_tried_again(monkeypatch: p
     assert all(f"s3://faulty-{port}/file: the storage does not answer: " in str(error) for error in errors.values())
 
 
+@pytest.mark.full
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_that_answers(200) as port:
         """Its port is free again behind this."""

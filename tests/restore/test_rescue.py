@@ -130,7 +130,7 @@ def test_the_text_names_every_way_out(tmp_path: Path, capfd: pytest.CaptureFixtu
     "name, release, said",
     [
         ("gap", "2.3.1", "which loads, without its empty last segment"),
-        ("large", "2.0.0", "which loads, with its large batches compressed"),
+        pytest.param("large", "2.0.0", "which loads, with its large batches compressed", marks=pytest.mark.full),
     ],
 )
 def test_a_load_that_never_ends_holds_up_its_broker(

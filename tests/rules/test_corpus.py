@@ -13,7 +13,7 @@ import pytest
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.model import Severity
-from tests.cases import CASES, Case, case, cross_section
+from tests.cases import CASES, FEW_CASES, Case, case, cross_section
 from tests.rules import recorded
 from tests.rules.corpus import REASONS, Reason, reasons, reconciled
 from tests.rules.page import page
@@ -23,7 +23,7 @@ EACH = pytest.mark.parametrize("one", CASES, ids=lambda one: one.name)
 ABOVE_INFO = {code for code, rule in RULES.items() if rule.severity is not Severity.INFO}
 
 
-CROSS_SECTION = pytest.mark.parametrize("one", cross_section(CASES))
+CROSS_SECTION = pytest.mark.parametrize("one", cross_section(CASES, (*FEW_CASES, "k431-cluster", "k082/plain")))
 
 
 @pytest.fixture(scope="module")

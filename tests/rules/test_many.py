@@ -36,7 +36,7 @@ DAY_MS = 86_400_000
 SETTINGS = RuleSettings()
 RETENTION_MS = int(SETTINGS.limits["offsets_retention_ms"])
 GRACE_MS = int(SETTINGS.limits["expiry_grace_ms"])
-PARTITIONS = 40
+FEW_PARTITIONS, PARTITIONS = 12, 40
 RELEASES = ("3.8.1", "4.0.0", "4.3.1")
 
 
@@ -106,9 +106,10 @@ def check_expired(facts: Facts) -> None:
     assert found
 
 
+@pytest.mark.parametrize("count", [FEW_PARTITIONS, pytest.param(PARTITIONS, marks=pytest.mark.full)])
 @pytest.mark.parametrize("release", ["3.8.1", pytest.param("4.0.0", marks=pytest.mark.full), "4.3.1"])
-def test_offsets_are_due_that_a_sweep_would_delete(release: str, tmp_path: Path) -> None:
-    check_expired(random_log(RELEASES.index(release), release).facts(tmp_path))
+def test_offsets_are_due_that_a_sweep_would_delete(release: str, count: int, tmp_path: Path) -> None:
+    check_expired(random_log(RELEASES.index(release), release, count).facts(tmp_path))
 
 
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "2.3.1"])
@@ -127,7 +128,14 @@ def test_offsets_are_due_that_early_sweeps_would_delete(release: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "log", [random_log(0, "4.3.1"), FAULTS["R41"], FAULTS["R66"]], ids=["random", "commits", "tombstones"]
+    "log",
+    [
+        random_log(0, "4.3.1", FEW_PARTITIONS),
+        pytest.param(random_log(0, "4.3.1"), marks=pytest.mark.full),
+        FAULTS["R41"],
+        FAULTS["R66"],
+    ],
+    ids=["random", "random and larger", "commits", "tombstones"],
 )
 def test_of_the_hits_of_a_group_the_first_stands_for_all(log: Log, tmp_path: Path) -> None:
     """First by partition, record offset where there is one, topic and so on."""
@@ -173,9 +181,11 @@ def anew(facts: Facts) -> Facts:
     return Facts(facts.run, facts.topics, None if facts.previous is None else anew(facts.previous), facts.extra)
 
 
-def test_parts_of_a_run_say_what_the_run_says(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.full)])
+def test_parts_of_a_run_say_what_the_run_says(count: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Findings, report, lag and metrics, of two runs of which each has groups that the other lacks."""
-    log = replace(random_log(3, "4.3.1", 6), topics=topics_of_random_groups(), previous=random_log(4, "4.3.1", 7))
+    before = random_log(4, "4.3.1", count + 1)
+    log = replace(random_log(3, "4.3.1", count), topics=topics_of_random_groups(), previous=before)
     facts = log.facts(tmp_path)
     whole = evaluate(facts)
     report, lag = run_report(facts, whole)
@@ -187,7 +197,7 @@ def test_parts_of_a_run_say_what_the_run_says(tmp_path: Path, request: pytest.Fi
     again = evaluate(facts)
     groups = [len(part.facts.offsets) for part in parts if part.has_groups]
     assert sum(groups) == offsets
-    assert np.count_nonzero(groups) > 6
+    assert np.count_nonzero(groups) > count
     kinds = {(part.has_partitions, part.has_groups) for part in parts}
     assert kinds == {(True, False), (False, True)}
     assert again.findings == whole.findings
@@ -200,7 +210,11 @@ def test_parts_of_a_run_say_what_the_run_says(tmp_path: Path, request: pytest.Fi
     assert run_metrics(found, facts, found_lag) == metrics
 
 
-@pytest.mark.parametrize("log", [together(), *one_in(5, list(ALONE.values()))], ids=["together", *ALONE])
+@pytest.mark.parametrize(
+    "log",
+    [pytest.param(together(), marks=pytest.mark.full), *one_in(5, list(ALONE.values()))],
+    ids=["together", *ALONE],
+)
 def test_faults_are_found_in_parts(
     log: Log, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("table", ["offsets", pytest.param("groups", marks=pytest.mark.full)])
-@strides(3)
+@strides(6)
 def test_footers_that_lie(
     table: str, stride: int, published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

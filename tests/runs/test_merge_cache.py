@@ -60,7 +60,7 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("files", ["known", "copied"])
-@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned", "k431-txn")))
+@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned",)))
 def test_a_log_that_grows(
     item: Case,
     files: str,

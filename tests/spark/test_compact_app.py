@@ -43,7 +43,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("in_parts", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_both_engines_write_the_same_bytes(
     in_parts: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from spark_apps.engine import MAX_MERGE_BYTES, replay
 from spark_apps.session import Session
 from tests.runs.state_tables import computed_state_hash
 
-from ..cases import FAST_CASES, TORN, Case, case, cross_section
+from ..cases import FEW_CASES, TORN, Case, case, cross_section
 from ..runs.logs import WHOLE, cut_into_batches, snapshot
 
 EACH_ALONE = 1
@@ -83,7 +83,7 @@ def _comparable(run: Run) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE, (*FAST_CASES, *SEVERAL_TASKS)))
+@pytest.mark.parametrize("item", cross_section(WHOLE, (*FEW_CASES, *SEVERAL_TASKS)))
 def test_spark_equals_local(session: Session, item: Case, tmp_path: Path) -> None:
     alone = EACH_ALONE if item.name in SEVERAL_TASKS else None
     run = spark_run(session, item, snapshot(item), tmp_path, bytes_per_task=alone)

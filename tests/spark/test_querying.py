@@ -24,9 +24,9 @@ from ..runs.logs import snapshot
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "querying.md"
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    place = RunPlace(str(tmp_path), "c", "w", "r")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    place = RunPlace(str(tmp_path_factory.mktemp("runs")), "c", "w", "r")
     replay_to_run(snapshot(case("k431-mixed")), place, profile=None, now_ms=0)
     return open_run(place.path)
 
@@ -42,6 +42,7 @@ def executed(section: str, run: Run, **names: Any) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.full
 def test_spark_sql(session: Session, run: Run) -> None:
     rows = executed("Spark SQL", run, spark=SparkSession(session.context))["stale"].collect()
     groups = set(run.table("groups")["group_id"].to_pylist())
@@ -64,6 +65,7 @@ def test_duckdb(run: Run) -> None:
     assert sum(row[3] for row in states) == run.table("members").num_rows
 
 
+@pytest.mark.full
 def test_polars(run: Run) -> None:
     newest = executed("Polars", run)["newest"]
     offsets = run.table("offsets").to_pylist()
@@ -71,6 +73,7 @@ def test_polars(run: Run) -> None:
     assert newest["commit_timestamp_ms"].max() == max(row["commit_timestamp_ms"] for row in offsets)
 
 
+@pytest.mark.full
 def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")

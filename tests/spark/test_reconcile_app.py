@@ -81,6 +81,7 @@ def test_all_faults_in_one_log(session: Session, faults: Inputs) -> None:
     assert codes(checked(session, faults)) >= set(FAULTS) - set(ALONE) - {"R08"} | {"R04", "R22"}
 
 
+@pytest.mark.full
 def test_findings_that_are_too_many_become_one_of_a_group(session: Session, faults: Inputs) -> None:
     few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}}, RULES))
     assert max(checked(session, few)["rows"].to_pylist()) > 1
@@ -95,7 +96,16 @@ def test_a_fault_on_its_own(code: str, session: Session, tmp_path: Path) -> None
     assert codes(checked(session, inputs_of(FAULTS[code], tmp_path))) == {code}
 
 
-@pytest.mark.parametrize("name", ["k0102/before", "k392-classic", "k431-compacted/A-uncleaned", "k431-mixed"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "k392-classic",
+        *(
+            pytest.param(one, marks=pytest.mark.full)
+            for one in ("k0102/before", "k431-compacted/A-uncleaned", "k431-mixed")
+        ),
+    ],
+)
 def test_logs_of_brokers(name: str, session: Session, tmp_path: Path) -> None:
     place = published(case(name), tmp_path)
     topics = topics_of(case(name))
