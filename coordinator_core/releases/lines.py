@@ -218,9 +218,9 @@ def _pending_commit_holds_group(was: Profile) -> Profile:
     return replace(was, expiry=replace(was.expiry, pending_hold=PendingHold.OFFSET_KEY))
 
 
-def _streams_not_compared(was: Profile) -> Profile:
+def _modern_groups_not_compared(was: Profile) -> Profile:
     assert was.requests is not None
-    return replace(was, requests=replace(was.requests, streams=None))
+    return replace(was, requests=replace(was.requests, modern_groups=False))
 
 
 def _streams_replaces_simple(was: Profile) -> Profile:
@@ -517,6 +517,6 @@ LINES: Final = (
             "StreamsGroupMetadataValue.failedDescriptionTopologyEpoch",
         ),
     ),
-    Line("4.5", new=_streams_not_compared),
+    Line("4.5", new=_modern_groups_not_compared),
 )
 """Oldest first."""

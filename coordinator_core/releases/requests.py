@@ -33,8 +33,6 @@ class StreamsRules:
     follows_endpoints: bool = False
     """The endpoints' epoch counts endpoints that change, come or go, and changed tasks of a member that has one; a join
     without an endpoint takes the member's away; topics without partitions are left out. Else every join counts."""
-    readmits_known_members: bool = False
-    """A full group takes a member that it has, and a static one that comes back."""
     assigns_from_current: bool = False
     """The assignor is told which tasks members have, else which the target assignment gave them."""
     has_revised_assignor: bool = False
@@ -75,8 +73,11 @@ class RequestRules:
     """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
     transactions_keep_topic_ids: bool = False
     """Offsets of transactions are written with the id of their topic."""
-    streams: StreamsRules | None = None
-    """``None``: streams groups were not compared."""
+    readmits_known_members: bool = False
+    """A full group takes a static member that comes back, and a streams group a member that it has: others always do."""
+    modern_groups: bool = False
+    """Consumer, share and streams groups were compared with brokers."""
+    streams: StreamsRules = StreamsRules()
 
 
 CLASSIC_3_9: Final = RequestRules(
@@ -127,7 +128,7 @@ NEW_4_3: Final = RequestRules(
             ("metadata.version", 30),
         ),
     ),
-    streams=StreamsRules(),
+    modern_groups=True,
 )
 
 NEW_4_4: Final = replace(
@@ -135,11 +136,11 @@ NEW_4_4: Final = replace(
     emptied_group_is_assigned=True,
     added_share_partitions_start_at_zero=True,
     transactions_keep_topic_ids=True,
+    readmits_known_members=True,
     streams=StreamsRules(
         has_static_members=True,
         takes_task_offsets=True,
         follows_endpoints=True,
-        readmits_known_members=True,
         assigns_from_current=True,
         has_revised_assignor=True,
         changes_roles_in_place=True,

@@ -18,7 +18,7 @@ from coordinator_core.coordinator.record_data import TopicInfo
 from coordinator_core.coordinator.trace import Trace, differences, play, read_trace
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.groups.model import TaskAssignment
-from coordinator_core.releases.requests import NEW_4_4, StreamsRules
+from coordinator_core.releases.requests import NEW_4_4, RequestRules, StreamsRules
 from tests.coordinator.traces import trace
 
 CHANGELOG = (TopicInfo("changelog", 0, 1, ()),)
@@ -75,7 +75,6 @@ WITHOUT = {
     "has_static_members": "static-lifecycle",
     "takes_task_offsets": "task-offsets",
     "follows_endpoints": "endpoint-changes",
-    "readmits_known_members": "static-full-group",
     "assigns_from_current": "standbys-by-offsets",
     "has_revised_assignor": "full-group",
     "changes_roles_in_place": "roles-in-place",
@@ -90,8 +89,15 @@ def test_every_fact_has_its_recording() -> None:
 
 @pytest.mark.parametrize(("fact", "recorded"), WITHOUT.items())
 def test_a_recording_of_4_4_differs_without_the_fact(fact: str, recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = replace(NEW_4_4.streams or StreamsRules(), **{fact: False})
-    monkeypatch.setattr(Trace, "group_rules", replace(NEW_4_4, streams=streams))
+    check_without(replace(NEW_4_4, streams=replace(NEW_4_4.streams, **{fact: False})), recorded, monkeypatch)
+
+
+def test_a_full_group_of_4_3_would_not_take_a_member_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_without(replace(NEW_4_4, readmits_known_members=False), "static-full-group", monkeypatch)
+
+
+def check_without(rules: RequestRules, recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trace, "group_rules", rules)
     recording = read_trace(trace(f"scripted/4.4.0/sg-{recorded}"))
     assert any(differences(recording, play(recording)))
 
@@ -107,11 +113,15 @@ def test_a_broker_with_the_scala_coordinator_has_no_streams_groups(tmp_path: Pat
         play(read_trace(path))
 
 
-@pytest.mark.parametrize("release", ["4.1.2", "4.2.1", "4.5.0", "5.0.0"])
-def test_streams_groups_of_another_release_are_refused(tmp_path: Path, release: str) -> None:
-    lines = [json.loads(line) for line in trace("scripted/4.3.1/sg-lifecycle").read_text().splitlines()]
+@pytest.mark.parametrize("release", ["4.1.2", "4.2.1", "4.5.0"])
+@pytest.mark.parametrize(
+    ("kind", "recorded"),
+    [("streams", "sg-lifecycle"), ("consumer", "cg-two-members"), ("share", "share-delete-groups")],
+)
+def test_groups_of_another_release_are_refused(tmp_path: Path, release: str, kind: str, recorded: str) -> None:
+    lines = [json.loads(line) for line in trace(f"scripted/4.3.1/{recorded}").read_text().splitlines()]
     lines[0]["kafka"] = release
     path = tmp_path / "other.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(DamagedInputError, match=f"streams groups are modelled as of 4.3 and 4.4, not of {release}"):
+    with pytest.raises(DamagedInputError, match=f"{kind} groups are modelled as of 4.3 and 4.4, not of {release}"):
         play(read_trace(path))

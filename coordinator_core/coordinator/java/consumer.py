@@ -132,7 +132,8 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         return self.own(group_id, group)
 
     def throw_if_full(self, group: LiveConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        if instance_id is None or instance_id not in group.static_members:
+        comes_back = instance_id is not None and instance_id in group.static_members
+        if not (self._rules.readmits_known_members and comes_back):
             self.refuse_when_full(group, member_id, self.settings.group_consumer_max_size)
 
     @staticmethod

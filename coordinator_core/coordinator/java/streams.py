@@ -49,7 +49,7 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
-from coordinator_core.releases.requests import RequestRules, StreamsRules
+from coordinator_core.releases.requests import RequestRules
 
 METADATA_REFRESH_MS = (1 << 31) - 1
 
@@ -65,7 +65,8 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
         rules: RequestRules,
     ) -> None:
         super().__init__(manager, metadata, LiveStreamsGroup, "streams")
-        self._rules = rules.streams or StreamsRules()
+        self._rules = rules.streams
+        self._readmits_known_members = rules.readmits_known_members
         self._emptied_group_is_assigned = rules.emptied_group_is_assigned
         self._plain_reply = StreamsGroupHeartbeatReply(Errors.NONE)
         if self._rules.takes_task_offsets:
@@ -153,7 +154,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
 
     def _throw_if_full(self, group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
         is_known = request.member_id in group.members or request.instance_id in group.static_members
-        if self._rules.readmits_known_members and is_known:
+        if self._readmits_known_members and is_known:
             return
         if len(group.members) >= self.settings.group_streams_max_size:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")

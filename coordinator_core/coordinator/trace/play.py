@@ -35,6 +35,9 @@ CLIENT_HOST = "/127.0.0.1"
 MOST_TIMERS, TIMERS_PER_LINE = 100_000, 100
 """Sweeps, sessions and the like that may fall due. Sweeps of a week need 50000, by the settings of Kafka."""
 
+_MODERN = ("Consumer", "Share", "Streams")
+"""Types of group that have an API of their own, as the names of APIs begin or go on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -77,6 +80,8 @@ class _Player:
         self._loads = iter(given.loads)
         self._variables = Variables(trace, given)
         settings = trace.settings
+        recorded = trace.recorded_rules
+        self._serves_modern_groups = not trace.is_java or (recorded is not None and recorded.modern_groups)
         self._requests = {line.number: trace.request(line, self._variables.value) for line in trace.of_kind("send")}
         topics = {
             name: (self._variables.topic_id(topic["id"]), topic["partitions"])
@@ -201,10 +206,10 @@ class _Player:
             raise ValueError(f"{api} v{version}: {error}") from None
 
     def _check_release(self, api: str) -> None:
-        """A recording of streams groups of another release would be answered wrongly."""
-        if api.startswith("StreamsGroup") and self._trace.is_java and not self._trace.has_streams:
-            kafka = self._trace.head["kafka"]
-            raise ValueError(f"streams groups are modelled as of 4.3 and 4.4, not of {kafka}")
+        """A recording of groups of another type would be answered wrongly by the rules of another release."""
+        kind = next((kind for kind in _MODERN if f"{kind}Group" in api), None)
+        if kind is not None and not self._serves_modern_groups:
+            raise ValueError(f"{kind.lower()} groups are modelled as of 4.3 and 4.4, not of {self._trace.kafka}")
 
     def _as_sent(self, number: int, request: Request) -> Request:
         """The request with its members in the order in which they were sent, where that is given."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 from coordinator_core.coordinator.metadata import MOST_PARTITIONS
 from coordinator_core.coordinator.protocol import read_request
 from coordinator_core.coordinator.requests import UUID, Request, Uuid
-from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.rules import JAVA, SCALA
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given, Ms
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
@@ -209,25 +209,33 @@ class Trace:
         return bool(self.head["coordinator"] == "java")
 
     @property
-    def group_rules(self) -> RequestRules:
-        """Release by which share and streams groups are served: the recorded one where it is modelled, else 4.3."""
-        return self._recorded_rules or JAVA
-
-    @property
-    def has_streams(self) -> bool:
-        """Tell whether streams groups of the recorded release are modelled."""
-        return self._recorded_rules is not None and self._recorded_rules.streams is not None
-
-    @property
-    def _recorded_rules(self) -> RequestRules | None:
-        """``None`` for a release without rules. A recording that names no release is taken for one of 4.3."""
+    def kafka(self) -> str:
         kafka: str = self.head["kafka"]
-        if not kafka[:1].isdecimal():
-            return JAVA
-        try:
-            return profile_for_release(kafka).requests
-        except UsageError:
-            return None
+        return kafka
+
+    @property
+    def group_rules(self) -> RequestRules:
+        """Rules by which groups are served: those of the recorded release where it is modelled, else ``stand_in``'s."""
+        return self.recorded_rules or self._stand_in_rules
+
+    @property
+    def recorded_rules(self) -> RequestRules | None:
+        """``None`` for a release without rules. A recording that names no release is taken for one of ``stand_in``.
+
+        Raises :class:`UsageError` for a release that is not known, or has not the recorded coordinator.
+        """
+        if not self.kafka[:1].isdecimal():
+            return self._stand_in_rules
+        return profile_for_release(self.kafka, "new" if self.is_java else "classic").requests
+
+    @property
+    def stand_in(self) -> str:
+        """The release whose classic groups stand for those of a release without rules."""
+        return "4.3" if self.is_java else "3.9"
+
+    @property
+    def _stand_in_rules(self) -> RequestRules:
+        return JAVA if self.is_java else SCALA
 
     @property
     def settings(self) -> BrokerSettings:
@@ -260,7 +268,11 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace. Raises :class:`DamagedInputError` that names the first malformed line."""
+    """Read a trace.
+
+    Raises :class:`DamagedInputError` that names the first malformed line, and :class:`UsageError` for a release that is
+    not known, or has not the recorded coordinator.
+    """
     head: Json | None = None
     lines: list[Line] = []
     variables: Json = {}
@@ -279,7 +291,12 @@ def read_trace(path: Path) -> Trace:
         position += len(raw)
     if head is None:
         raise _damage(path, 1, 0, "an empty file is no trace")
-    return Trace(str(path), head, tuple(lines), variables)
+    trace = Trace(str(path), head, tuple(lines), variables)
+    try:
+        _ = trace.recorded_rules
+    except UsageError as error:
+        raise UsageError(f"{path}: line 1: {error}") from None
+    return trace
 
 
 def _damage(path: Path | str, number: int, position: int, text: str) -> DamagedInputError:
