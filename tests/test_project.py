@@ -18,6 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.sources import imports_of
+
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORIES = {"dags", "coordinator_core", "spark_apps", "expectations", "tests", "docs", "demo", ".ci"}
 FILES = {
@@ -112,10 +114,10 @@ def test_every_import_is_declared() -> None:
     roots: dict[str, str] = {}
     for name in tracked():
         if name.endswith(".py") and name.partition("/")[0] in CODE:
-            for node in ast.walk(ast.parse((ROOT / name).read_text())):
+            for node in imports_of(ROOT / name):
                 if isinstance(node, ast.Import):
                     found = [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                elif not node.level and node.module:
                     found = [node.module]
                 else:
                     continue
@@ -375,10 +377,32 @@ MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_./])/(?:work|root|farm)/", re.MULTI
 UNFINISHED = re.compile(r"raise Not[I]mplementedError|TO[D]O|FIX[M]E|XX[X]|pytest\.ski[p]\(|mark\.ski[p]|mark\.xfai[l]")
 
 
-@pytest.mark.parametrize("pattern", [INDEX_ADDRESS, MACHINE_PATH], ids=["index address", "machine path"])
+PARTS_OF_IT = {
+    INDEX_ADDRESS: ("index" + "-url", "registry" + " = ", *(f"/{part}/" for part in ("simple", "maven2", "packages"))),
+    MACHINE_PATH: tuple(f"/{part}/" for part in ("work", "root", "farm")),
+}
+"""Text of which each match has one: found faster than a match, and most files have none."""
+
+
+@pytest.mark.parametrize("pattern", PARTS_OF_IT, ids=["index address", "machine path"])
 def test_the_repository_names_no(pattern: re.Pattern[str]) -> None:
-    found = [f"{name}: {match[0]!r}" for name, text in tracked_texts() for match in pattern.finditer(text)]
+    texts = [(name, text) for name, text in tracked_texts() if any(part in text for part in PARTS_OF_IT[pattern])]
+    found = [f"{name}: {match[0]!r}" for name, text in texts for match in pattern.finditer(text)]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (INDEX_ADDRESS, "--index" + "-url x"),
+        (INDEX_ADDRESS, "registry" + ' = "http'),
+        *((INDEX_ADDRESS, "https:" + f"//a.example/{part}/") for part in ("simple", "maven2", "packages")),
+        *((MACHINE_PATH, f"cd /{part}/a") for part in ("work", "root", "farm")),
+    ],
+)
+def test_what_it_must_not_name_is_found(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern.search(text)
+    assert any(part in text for part in PARTS_OF_IT[pattern])
 
 
 def test_no_code_is_unfinished_or_skipped() -> None:
