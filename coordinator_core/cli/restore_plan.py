@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator_core import files, storage
+from coordinator_core import storage
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -23,7 +23,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
-from coordinator_core.cli.source import found_beside, load_source, open_log, profile_of, warn_about_damage
+from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
@@ -36,7 +36,7 @@ from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.investigate import investigate
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.words import count
-from coordinator_core.log.discovery import CAPTURE_MANIFEST, TOPICS_FILE
+from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
@@ -377,7 +377,7 @@ def _wanted(
     if not paths:
         return None, ""
     name = ", ".join(paths)
-    cluster_id = _cluster_of(paths)
+    cluster_id = cluster_of(paths)
     if point.is_end:
         texts = LongTexts()
         source = load_source(paths, options, long_texts=texts)
@@ -462,19 +462,6 @@ def _ids(names: Mapping[str, str]) -> dict[str, str]:
     for topic_id, name in names.items():
         found[name] = None if name in found else topic_id
     return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
-
-
-def _cluster_of(paths: Sequence[str]) -> str | None:
-    """The cluster that a capture is of; ``None`` where the source does not tell."""
-    for path in paths:
-        manifest = storage.join(path, CAPTURE_MANIFEST)
-        if storage.exists(manifest):
-            try:
-                found = files.read_json(manifest)
-            except ValueError as error:
-                raise UsageError(f"{manifest}: not JSON: {error}") from None
-            return found.get("cluster_id") if isinstance(found, dict) else None
-    return None
 
 
 def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics, delete_others: bool) -> Wanted:
@@ -571,7 +558,7 @@ def _replayed(
     check_places(source.states, offsets_partitions, groups or ())
     return Target(
         name=", ".join(paths),
-        cluster_id=_cluster_of(paths),
+        cluster_id=cluster_of(paths),
         groups=groups_of(source.states, _ids(source.topic_names), place_of(offsets_partitions), texts),
         topics=None if topics_file is None else topics_of(read_topics(topics_file)),
         offsets_partitions=offsets_partitions,

@@ -97,6 +97,12 @@ def found_beside(paths: Sequence[str]) -> Beside:
     return found
 
 
+def cluster_of(paths: Sequence[str]) -> str | None:
+    """Id of the cluster of a snapshot, or of the log that a run leads to; ``None`` where nothing tells it."""
+    log = beside_run(open_run(paths[0])).log if is_one_run(paths) else paths
+    return discover(log).cluster_id if log else None
+
+
 def refuse_other_rules(paths: Sequence[str]) -> None:
     """``UsageError`` for a run or snapshot whose broker does not keep Kafka's rules: for what answers by them."""
     if is_one_run(paths):

@@ -78,11 +78,24 @@ _IGNORED_FILES = (
 )
 
 
+NO_FILE_OF_A_LOG = "not a file of a log"
+
+_ARCHIVES = (
+    (b"\x1f\x8b", 0, "a gzip'd file or archive"),
+    (b"\x28\xb5\x2f\xfd", 0, "a zstd-compressed file or archive"),
+    (b"PK\x03\x04", 0, "a zip archive"),
+    (b"ustar", 257, "a tar archive"),
+)
+"""First bytes, where they stand, and what has them."""
+_MAGIC_BYTES = 262
+
+
 @dataclass
 class _LogDir:
     """Facts about the partitions of one log directory, from the broker's files in it."""
 
     broker_id: int | None = None
+    cluster_id: str | None = None
     clean_shutdown: bool = False
     log_start_offsets: dict[int, int] = field(default_factory=dict)
     recovery_points: dict[int, int] = field(default_factory=dict)
@@ -126,8 +139,10 @@ class _Search:
         replicas, ignored = len(self.replicas), len(self.ignored)
         self._add_directory(path, 0)
         if len(self.replicas) == replicas:
-            reason = "; ".join(f"{file}: {why}" for file, why in self.ignored[ignored : ignored + 3])
-            raise UsageError(f"{path}: no segment of {OFFSETS_TOPIC} found{f' ({reason})' if reason else ''}")
+            files = self.ignored[ignored:] or [
+                (entry.path, NO_FILE_OF_A_LOG) for entry in storage.list_directory(path) if not entry.is_directory
+            ]
+            raise UsageError(f"{path}: no segment of {OFFSETS_TOPIC} found{_reasons(files)}")
 
     def snapshot(self, sources: tuple[str, ...]) -> Snapshot:
         for directory, segments in self._named_files.items():
@@ -149,8 +164,8 @@ class _Search:
             by_partition.setdefault(replica.offsets_partition, []).append(replica)
         chosen = [self._furthest(by_partition[partition]) for partition in sorted(by_partition)]
         if not chosen:
-            reason = "; ".join(f"{file}: {why}" for file, why in self.ignored[:3])
-            raise UsageError(f"{', '.join(sources)}: no segment found{f' ({reason})' if reason else ''}")
+            raise UsageError(f"{', '.join(sources)}: no segment found{_reasons(self.ignored)}")
+        cluster_id = self._cluster_id()
         for log in chosen:
             if not is_utf8(log.directory):
                 raise UsageError(f"{log.directory}: a path that is not UTF-8; give the directory another name")
@@ -160,7 +175,19 @@ class _Search:
             tuple(sorted(self.ignored)),
             tuple(self.damage),
             dict(sorted(self.topic_names.items())),
+            cluster_id,
         )
+
+    def _cluster_id(self) -> str | None:
+        """The cluster of the log dirs. Groups of several clusters would be made one state that none of them has."""
+        told = [(path, one.cluster_id) for path, one in self._log_dirs.items() if one.cluster_id is not None]
+        for path, cluster_id in told[1:]:
+            if cluster_id != told[0][1]:
+                raise UsageError(
+                    f"logs of different clusters: {told[0][0]} is of cluster {told[0][1]}, {path} of {cluster_id}; "
+                    "name those of one cluster"
+                )
+        return told[0][1] if told else None
 
     def _is_new(self, path: str) -> bool:
         identity = os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
@@ -329,9 +356,28 @@ class _Search:
         self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):
-            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d{1,10})\s*$", storage.read_text(meta), re.MULTILINE)
+            text = storage.read_text(meta)
+            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d{1,10})\s*$", text, re.MULTILINE)
             log_dir.broker_id = int(match[1]) if match else None
+            # Brokers before 0.10.1 (KIP-78) write no id of the cluster.
+            match = re.search(r"^cluster\.id\s*=\s*(\S+)\s*$", text, re.MULTILINE)
+            log_dir.cluster_id = match[1] if match else None
+        else:
+            log_dir.cluster_id = self._captured_cluster(storage.join(path, CAPTURE_MANIFEST))
         return log_dir
+
+    def _captured_cluster(self, path: str) -> str | None:
+        """The cluster that a capture is of; damage when it is not such a file."""
+        if not storage.exists(path):
+            return None
+        try:
+            found = parse_json(storage.read_text(path))["cluster_id"]
+            if not (found is None or (isinstance(found, str) and is_utf8(found))):
+                raise ValueError(f"{found!r} is no id of a cluster")
+        except (ValueError, KeyError, TypeError) as error:
+            self.damage.append(Damage(path, 0, None, "bad_capture_manifest", f"no capture writes this: {error!r}"))
+            return None
+        return found
 
     def _checkpoint(self, path: str) -> dict[int, int]:
         """A malformed checkpoint is damage, but a broker starts as if it were not there."""
@@ -475,4 +521,19 @@ def _name(path: str) -> str:
 
 
 def _reason(file_name: str) -> str:
-    return next((why for pattern, why in _IGNORED_FILES if pattern.search(file_name)), "not a file of a log")
+    return next((why for pattern, why in _IGNORED_FILES if pattern.search(file_name)), NO_FILE_OF_A_LOG)
+
+
+def _reasons(ignored: Sequence[tuple[str, str]]) -> str:
+    """Why nothing of the first files is read. Archives among them are told by their first bytes."""
+    told = (f"{path}: {_packed(path) or why if why == NO_FILE_OF_A_LOG else why}" for path, why in ignored[:3])
+    return f" ({'; '.join(told)})" if ignored else ""
+
+
+def _packed(path: str) -> str | None:
+    try:
+        head = bytes(storage.read(path, _MAGIC_BYTES))
+    except UsageError:
+        return None
+    what = next((what for magic, at, what in _ARCHIVES if head[at : at + len(magic)] == magic), None)
+    return None if what is None else f"{what}: unpack it first"

@@ -183,7 +183,8 @@ class Snapshot:
 
     ``ignored`` lists files that a broker would not read, with the reason; ``damage`` what is wrong
     with the directory structure itself (missing segments, overlaps, names that lie);
-    ``topic_names`` maps topic ids (22-character text) to names, as far as the directories contain them.
+    ``topic_names`` maps topic ids (22-character text) to names, as far as the directories contain them;
+    ``cluster_id`` is that of the log dirs, ``None`` where none of them says it.
     """
 
     sources: tuple[str, ...]
@@ -191,6 +192,7 @@ class Snapshot:
     ignored: tuple[tuple[str, str], ...]
     damage: tuple[Damage, ...]
     topic_names: dict[str, str]
+    cluster_id: str | None = None
 
     @cached_property
     def segments(self) -> tuple[SegmentFile, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -152,6 +153,68 @@ class TestRefusals:
         (tmp_path / "case.json").touch()
         with pytest.raises(UsageError, match=r"case\.json"):
             discover([str(tmp_path / "case.json")])
+
+    @pytest.mark.parametrize(
+        ("data", "what"),
+        [
+            (gzip.compress(b"log"), "a gzip'd file or archive"),
+            (b"\x28\xb5\x2f\xfd\x00", "a zstd-compressed file or archive"),
+            (b"PK\x03\x04", "a zip archive"),
+            (bytes(257) + b"ustar\x00", "a tar archive"),
+        ],
+    )
+    @pytest.mark.parametrize("place", ["file", "directory", "partition"])
+    def test_archives(self, tmp_path: Path, data: bytes, what: str, place: str) -> None:
+        path = tmp_path / ("__consumer_offsets-0" if place == "partition" else "") / f"{segment_name(0)}.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        with pytest.raises(UsageError, match=rf"\({path}: {what}: unpack it first[);]"):
+            discover([str(path if place == "file" else tmp_path)])
+
+
+class TestClusters:
+    """Log dirs of one cluster are one log; those of several are none."""
+
+    def log_dir(self, path: Path, cluster_id: str, file: str = "meta.properties", partition: int = 0) -> Path:
+        write_partition(path, {0: commits(0)}, partition=partition)
+        text = (
+            f"version=1\ncluster.id={cluster_id}\n"
+            if file == "meta.properties"
+            else f'{{"cluster_id": "{cluster_id}"}}'
+        )
+        (path / file).write_text(text)
+        return path
+
+    def test_the_id_is_that_of_the_brokers_or_the_capture(self, tmp_path: Path) -> None:
+        for number, file in enumerate(("meta.properties", "capture.json")):
+            self.log_dir(tmp_path / f"broker-{number}", "ab-C_1", file, number)
+            assert discover([str(tmp_path / f"broker-{number}")]).cluster_id == "ab-C_1"
+        # Brokers before 0.10.1 write none.
+        write_partition(tmp_path / "old", {0: commits(0)}, partition=2)
+        (tmp_path / "old/meta.properties").write_text("version=0\nbroker.id=2\n")
+        assert discover([str(tmp_path / "old")]).cluster_id is None
+        assert discover([str(tmp_path)]).cluster_id == "ab-C_1"
+
+    @pytest.mark.parametrize("file", ["meta.properties", "capture.json"])
+    @pytest.mark.parametrize("named", ["above", "each", "partitions", "segments"])
+    def test_those_of_two_are_refused(self, tmp_path: Path, file: str, named: str) -> None:
+        dirs = [self.log_dir(tmp_path / "a", "one"), self.log_dir(tmp_path / "b", "two", file, 1)]
+        paths = {
+            "above": [tmp_path],
+            "each": dirs,
+            "partitions": [dirs[0] / "__consumer_offsets-0", dirs[1] / "__consumer_offsets-1"],
+            "segments": [path for one in dirs for path in one.glob("*/*.log")],
+        }
+        with pytest.raises(UsageError, match=f"{dirs[0]} is of cluster one, {dirs[1]} of two"):
+            discover([*map(str, paths[named])])
+
+    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"cluster_id": 7}'])
+    def test_a_malformed_manifest_is_damage(self, tmp_path: Path, text: str) -> None:
+        write_partition(tmp_path, {0: commits(0)})
+        (tmp_path / "capture.json").write_text(text)
+        snapshot = discover([str(tmp_path)])
+        assert [one.kind for one in snapshot.damage] == ["bad_capture_manifest"]
+        assert snapshot.cluster_id is None
 
 
 class TestWhatABrokerDoesNotRead:
