@@ -24,6 +24,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.outputs import refuse_read
 from coordinator_core.cli.source import (
     already_replayed,
+    cluster_of,
     found_beside,
     open_snapshot,
     refuse_other_rules,
@@ -196,6 +197,12 @@ def _logs(
             raise UsageError(f"--broker {given}: expected ID=DIR")
         options, found = _replayed([directory], options)
         by_broker[broker_id] = found
+    for log in ([*paths], *([given.partition("=")[2]] for given in brokers)):
+        cluster_id = cluster_of(log) if log else None
+        if None not in (cluster_id, topology.cluster_id) and cluster_id != topology.cluster_id:
+            raise UsageError(
+                f"{log[0]} is of cluster {cluster_id}, the topology of {topology.cluster_id}: give those of one cluster"
+            )
     assert options.profile is not None
     return options.profile, cluster_logs(copies, by_broker, topology), cluster
 

@@ -63,22 +63,15 @@ class ClusterLogs:
         return self.copies.get(partition, own) if own is None or not own.bytes else own
 
     def own(self, broker_id: int | None, partition: int) -> Copy | None:
-        """Copy in the broker's own log directory, empty if that lacks the partition; ``None`` without the directory."""
-        if broker_id is None or broker_id not in self.by_broker:
-            return None
-        return self.by_broker[broker_id].get(partition) or _empty(partition)
-
-
-def _empty(partition: int) -> Copy:
-    return Copy(PartitionState(partition), 0, 0, 0)
+        """Copy in the broker's own log directory; ``None`` without the directory, or where it lacks the partition."""
+        return None if broker_id is None else self.by_broker.get(broker_id, {}).get(partition)
 
 
 def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:
     """``copies``, completed by the leader's copy, or by any replica's, of partitions that they lack.
 
-    A partition that no copy has counts as empty, because snapshots leave out logs without a record. If only
-    brokers' directories are given, it is unknown instead. Raises :class:`UsageError` for a broker that
-    the topology does not have, and for partitions beyond its own.
+    A partition that no copy has is unknown: brokers and captures keep a directory of a log without a record, too.
+    Raises :class:`UsageError` for a broker that the topology does not have, and for partitions beyond its own.
     """
     for broker_id in by_broker:
         if broker_id not in topology.brokers:
@@ -94,8 +87,6 @@ def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topo
             copy = by_broker.get(broker_id, {}).get(info.partition)
             if copy is not None:
                 filled.setdefault(info.partition, copy)
-        if copies:
-            filled.setdefault(info.partition, _empty(info.partition))
     return ClusterLogs(filled, by_broker)
 
 

@@ -13,6 +13,9 @@ from coordinator_core.drill.model import (
     Verdict,
 )
 
+_NAMED = 20
+"""Partitions that are named."""
+
 
 def totals(partitions: Sequence[PartitionPrediction], groups: Sequence[GroupPrediction]) -> Totals:
     """Over all steps; a partition or group counts once."""
@@ -77,9 +80,18 @@ def judged(
         missed.append(f"{lost} offsets go back or vanish: commits of the last {lost_ms} ms are lost")
     if found.lost_ms is None:
         unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
-    unread = sum(row.moved and row.leader_after is not None and row.load_ms is None for row in partitions)
+    unread = {
+        row.offsets_partition: None
+        for row in partitions
+        if row.moved and row.leader_after is not None and row.load_ms is None
+    }
     if unread:
-        unknown.append(f"the logs of {unread} partitions that move are not given: their groups are not known")
+        named = ", ".join(map(str, [*unread][:_NAMED])) + (
+            f" and {more} more" if (more := len(unread) - _NAMED) > 0 else ""
+        )
+        unknown.append(
+            f"the logs of offsets partitions that move are not given, so their groups are not known: {named}"
+        )
     if found.hanging_transactions:
         missed.append(f"{found.hanging_transactions} transactions stay open for ever")
     if missed:

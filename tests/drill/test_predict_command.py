@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,29 @@ def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFi
     assert run([*COMMON, log, *options, "--format", "json", "--cluster", "shop"]) == 0
     of_log = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
     assert of_log == of_run
+
+
+@pytest.mark.parametrize("source", ["snapshot", "broker"])
+def test_partitions_that_are_not_in_the_copy_are_unknown(
+    source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A copy of some partitions says nothing of the groups in the others."""
+    for number in (0, 1):
+        name = f"__consumer_offsets-{number}"
+        shutil.copytree(CASE / "broker-3" / "log" / name, tmp_path / name)
+    named = [str(tmp_path)] if source == "snapshot" else ["--broker", f"3={tmp_path}"]
+    assert run([*LOSE_3, *named, "--rto-ms", "60000"]) == 1
+    assert "that move are not given, so their groups are not known: 4, 7\n" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["snapshot", "broker"])
+def test_the_log_of_another_cluster_is_refused(source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = CASE / "broker-3" / "log"
+    topology = tmp_path / "topology.json"
+    topology.write_text(json.dumps(json.loads(Path(BEFORE).read_text()) | {"cluster_id": "another"}))
+    named = [str(log)] if source == "snapshot" else ["--broker", f"3={log}"]
+    assert run([*COMMON, "--topology", str(topology), "--scenario", "lose-brokers=3", *named]) == 2
+    assert f"{log} is of cluster Q1Y4WnRtVGVTdDAwMDAwMQ, the topology of another" in capfd.readouterr().err
 
 
 def test_server_logs_calibrate(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -199,7 +199,9 @@ def test_groups_of_a_log_that_is_not_given_are_unknown() -> None:
     blind = predict(situation, Scenario.parse("lose-brokers=3"), Objectives(60_000), predicted_at_ms=0)
     assert blind.groups == ()
     assert blind.verdict is Verdict.UNKNOWN
-    assert blind.reasons == ("the logs of 3 partitions that move are not given: their groups are not known",)
+    assert blind.reasons == (
+        "the logs of offsets partitions that move are not given, so their groups are not known: 1, 4, 7",
+    )
 
 
 def test_nobody_leads_where_no_replica_in_sync_is_left() -> None:

@@ -106,10 +106,11 @@ def predicted(before: PartitionState, after: PartitionState, profile: Profile, *
         {one: BrokerInfo(one, {}) for one in (1, 2)},
         [PartitionInfo(one, 1, 0, (1, 2), (1, 2) if in_sync else (1,)) for one in range(PARTITIONS)],
     )
-    copies = {number: Copy(before, 0, 2, 100)}
+    old, new = ({one: Copy(PartitionState(one), 0, 0, 0) for one in range(PARTITIONS)} for _ in (before, after))
+    copies = {**old, number: Copy(before, 0, 2, 100)}
     situation = Situation(
         topology,
-        ClusterLogs(copies, {1: copies, 2: {number: Copy(after, 0, 1, 50)}}),
+        ClusterLogs(copies, {1: copies, 2: {**new, number: Copy(after, 0, 1, 50)}}),
         profile,
         machine_calibration(),
     )
