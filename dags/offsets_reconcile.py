@@ -83,7 +83,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def histories(requested: Any, *, params: Any) -> Any:
             from dags.common import reconcile
 
-            return reconcile.histories(params["cluster"], requested, params)
+            return reconcile.histories(requested, params)
 
         @task(doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.")
         def metrics(checked: Any, *, params: Any) -> Any:

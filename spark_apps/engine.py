@@ -89,6 +89,7 @@ def replay(
             profile=chosen,
             profile_inferred=profile is None,
             now_ms=now_ms,
+            on_damage=on_damage,
             engine="spark",
             offsets_topic_num_partitions=offsets_topic_num_partitions,
         )

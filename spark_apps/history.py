@@ -70,9 +70,11 @@ def execute(arguments: argparse.Namespace) -> None:
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
     pin, beside = _source(arguments)
     snapshot, on_damage = pin.snapshot, OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage)
+    if arguments.run is not None:
+        run = open_run(arguments.run)
+        profile = profile or profile_from_label(run.profile)
+        on_damage = run.on_damage if on_damage is OnDamage.FAIL else on_damage
     damage = directory_damage(snapshot, on_damage)
-    if arguments.run is not None and profile is None:
-        profile = profile_from_label(open_run(arguments.run).profile)
     output, run_id = arguments.output or place_beside(open_run(arguments.run).path), arguments.run_id
     if arguments.output is None and run_id is None:
         run_id = new_run_id()

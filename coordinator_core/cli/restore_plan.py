@@ -384,10 +384,10 @@ def _wanted(
         states, ids = source.states, _ids(source.topic_names)
         return wanted_of(states, ids, cluster_id, _offsets_partitions(paths, states, options), groups, texts), name
     snapshot, log_options = open_log(paths, options)
-    damage = list(check_source(snapshot, options.on_damage))
+    damage = list(check_source(snapshot, log_options.on_damage))
     profile = profile_of(snapshot, log_options)
     found = _at(paths, snapshot, profile, point, groups, log_options, cluster_id, damage)
-    warn_about_damage(damage, options.on_damage)
+    warn_about_damage(damage, log_options.on_damage)
     return found, f"{name} {_point_name(point)}"
 
 

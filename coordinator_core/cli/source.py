@@ -118,12 +118,13 @@ def already_replayed(run: Run) -> UsageError:
 
 def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, ReplayOptions]:
     """Discover a snapshot; of a run, the logs that it was made from as far as it has read them, which are to be read by
-    its profile unless one is asked for."""
+    its profile, and past damage as it was, unless something else is asked for."""
     if not is_one_run(paths):
         return discover(paths), options
     run = open_run(paths[0])
     profile = options.profile or profile_from_label(run.profile)
-    return snapshot_of_run(run), replace(options, profile=profile)
+    on_damage = run.on_damage if options.on_damage is OnDamage.FAIL else options.on_damage
+    return snapshot_of_run(run), replace(options, profile=profile, on_damage=on_damage)
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:

@@ -62,7 +62,7 @@ def stats_command(
     are read again, as far as it has read them.
     """
     source = load_source(paths, options)
-    snapshot, _ = open_log(paths, options)
+    snapshot, options = open_log(paths, options)
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)

@@ -163,6 +163,7 @@ def replay_to_run(
                 profile=rules,
                 profile_inferred=profile is None,
                 now_ms=now_ms,
+                on_damage=on_damage,
                 engine="local",
                 offsets_topic_num_partitions=offsets_topic_num_partitions,
             )

@@ -12,6 +12,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.fold.pin import cut
 from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, number_of_partitions
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.replay.writer import KAFKA, REDPANDA, redpanda_num_partitions
@@ -52,6 +53,7 @@ class ReplayFacts:
     profile: Profile
     profile_inferred: bool
     now_ms: int
+    on_damage: OnDamage
     engine: str
     offsets_topic_num_partitions: int | None
     """``None``: to be told from where the groups are."""
@@ -83,6 +85,7 @@ class ReplayFacts:
             "coordinator": self.profile.coordinator,
             "profile_inferred": self.profile_inferred,
             "complete": not self.damage,
+            "on_damage": self.on_damage.value,
             "engine": self.engine,
             "fold_cache": {use.value: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
             "offsets_topic_num_partitions": count,

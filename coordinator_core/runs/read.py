@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from coordinator_core import files, storage
 from coordinator_core.errors import DamagedInputError, UsageError, lack_behind
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.merge.schema import without_long_texts
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
@@ -54,6 +55,12 @@ class Run:
     @property
     def partial(self) -> bool:
         return not self.manifest["complete"]
+
+    @property
+    def on_damage(self) -> OnDamage:
+        """How its log was read, and is read again."""
+        # Runs of earlier versions do not say it.
+        return OnDamage(self.manifest.get("on_damage", (OnDamage.RECOVER if self.partial else OnDamage.FAIL).value))
 
     @property
     def topic_names(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
 from coordinator_core.jsontext import from_json
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.untrusted import is_utf8
 
 
@@ -45,7 +46,7 @@ class _ProvedTable(_Table, total=False):
     proofs: list[_Proof]
 
 
-class _Manifest(TypedDict):
+class _Always(TypedDict):
     cluster: str
     window: str
     run_id: str
@@ -61,6 +62,10 @@ class _Manifest(TypedDict):
     damage: list[_Damage]
     tables: dict[str, _ProvedTable]
     state_hash: str
+
+
+class _Manifest(_Always, total=False):
+    on_damage: OnDamage
 
 
 _TABLES = ("groups", "members", "offsets")

@@ -94,31 +94,27 @@ def _request(cluster: Cluster, path: str) -> Request:
     }
 
 
-def histories(cluster_name: str, requested: Sequence[Request], params: Mapping[str, Any]) -> list[list[str]]:
+def histories(requested: Sequence[Request], params: Mapping[str, Any]) -> list[list[str]]:
     """Arguments of the app ``history`` for each run; for none where the form does not ask for it."""
     groups = [line.strip() for line in (params["history_groups"] or "").splitlines() if line.strip()]
     if not params["history"]:
         if groups:
             raise AirflowFailException("history_groups only means something together with history")
         return []
-    cluster = load_clusters().clusters[cluster_name]
     with final_errors():
-        return [_history(cluster, one, groups) for one in requested]
+        return [_history(one, groups) for one in requested]
 
 
-def _history(cluster: Cluster, request: Request, groups: Sequence[str]) -> list[str]:
+def _history(request: Request, groups: Sequence[str]) -> list[str]:
     from coordinator_core.rules.topics import configured_retention_ms, read_topics
-    from coordinator_core.runs.read import open_run
 
     topics = request["topics"]
     retention_ms = None if topics is None else configured_retention_ms(read_topics(topics))
-    is_partial = cluster.partial or open_run(request["run"]).partial
     return [
         *("--run", request["run"]),
         # A group id may begin with a hyphen.
         *(f"--group={group}" for group in groups),
         *([] if retention_ms is None else ["--offsets-retention-ms", str(retention_ms)]),
-        *(["--partial"] if is_partial else []),
     ]
 
 

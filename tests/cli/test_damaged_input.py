@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.cli.app import run
@@ -74,6 +75,41 @@ def test_a_flip_of_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
         codes.append(assert_clean_or_damaged(tmp_path, capfd, f"byte {position} flipped"))
     # Outside the CRC lie only the base offset, the length, the leader epoch and the magic: 17 bytes a batch.
     assert codes.count(3) >= len(codes) - 5 * (17 // stride + 1)
+
+
+@pytest.mark.parametrize("how", ["--partial", "--salvage"])
+def test_the_log_of_a_run_is_read_past_damage_as_the_run_has_read_it(
+    how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damaged = bytearray(SEGMENT)
+    # The CRC of the first batch: only salvage finds a group and offsets behind it.
+    damaged[17] ^= 0xFF
+    (tmp_path / "log").mkdir()
+    log, rules = str(write_segment(tmp_path / "log", bytes(damaged))), ["--kafka-version", "4.3.1"]
+    code, out, _ = outcome(
+        ["replay", log, "--output", str(tmp_path / "runs"), "--cluster", "c", *rules, how, "--format", "json"], capfd
+    )
+    path = json.loads(out)["run"]
+    manifest = json.loads((Path(path) / "manifest.json").read_text())
+    assert (code, manifest["on_damage"]) == (0, how.removeprefix("--").replace("partial", "recover"))
+
+    def rows(*words: str) -> list[dict[str, object]]:
+        file = str(tmp_path / "history.parquet")
+        assert outcome(["history", *words, "--output", file], capfd)[0] == 0
+        return pq.read_table(file).to_pylist()
+
+    of_run = rows(path)
+    assert of_run == rows(log, *rules, how)
+    assert bool(of_run) == (how == "--salvage")
+    for command in ("investigate", "explain"):
+        code, _, err = outcome([command, path, "--group", "g"], capfd)
+        assert code in ((0, 1) if of_run else (0, 2)), (command, err)
+    # Asking for the other way wins.
+    assert rows(path, "--salvage") == rows(log, *rules, "--salvage")
+    # Earlier versions did not keep it.
+    del manifest["on_damage"]
+    (Path(path) / "manifest.json").write_text(json.dumps(manifest))
+    assert rows(path) == rows(log, *rules, "--partial")
 
 
 def test_swapped_segments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,14 @@ def test_damage_is_that_of_the_command(tmp_path: Path, capfd: pytest.CaptureFixt
         assert said.splitlines()[: len(warnings)] == warnings
         assert said.count("bad_crc") == 2
         assert rows_of(tmp_path / "out") == pq.read_table(file).to_pylist()
+        # A run says how it was read.
+        place = RunPlace(str(tmp_path / "runs"), "c", "w", options[0].strip("-"))
+        words = ["--output", place.output, "--cluster", place.cluster, "--window", place.window]
+        assert regroup(["replay", str(log), *words, "--run-id", place.run_id, *options]) == ExitCode.CLEAN
+        shutil.rmtree(tmp_path / "out")
+        assert history.APP.run(["--run", place.path, "--output", str(tmp_path / "out")]) == ExitCode.CLEAN
+        assert rows_of(tmp_path / "out") == pq.read_table(file).to_pylist()
+        capfd.readouterr()
         shutil.rmtree(tmp_path / "out")
         file.unlink()
 
