@@ -9,14 +9,18 @@ PYTEST := env PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 IN_MEMORY = .ci/in-memory.sh
+# What a target says stays together, where make can do that.
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# None: those that .ci/setup.sh does by itself.
+SETUP_STEPS :=
 
-.PHONY: help setup maven browser debian prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
+.PHONY: help setup downloads brokers maven browser debian prometheus services demo check test test-full kafka-next durations lint style check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: ## Install everything; afterwards .venv/bin/regroup runs
-	@.ci/setup.sh
+	@.ci/setup.sh $(SETUP_STEPS)
 
 demo: setup ## Run the main job, through its DAGs, on the log of an incident (demo/README.md), and explain it
 	@.ci/demo.sh
@@ -24,7 +28,11 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 check: setup ## Fast tests: no JVM, no browser
 	$(IN_MEMORY) $(TESTS) -m fast
 
-test: style maven browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
+# Side by side, of a fresh clone: packages and downloads, then lint and the first broker. What comes before them asks the
+# system's package manager, as the downloads do: it serves one at a time.
+test: ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
+	@.ci/setup.sh java python libraries compiler
+	@$(MAKE) --no-print-directory -j 2 $(SYNC) SETUP_STEPS="packages project" style brokers
 	$(IN_MEMORY) $(TESTS) -m "fast or real"
 
 test-full: maven browser debian services ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
@@ -36,6 +44,12 @@ kafka-next: maven ## Compare our record schemas with those of the newest Kafka t
 durations: maven browser debian prometheus services ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
 	@for tier in fast real full; do $(IN_MEMORY) $(TESTS) -m $$tier; done | sed -n '/^| /p; / failed/p'
+
+downloads:
+	@.ci/setup.sh maven browser prometheus
+
+brokers: setup downloads
+	@$(BIN)/python -c "from tests.live.broker import Kafka; Kafka.fetch()"
 
 maven: setup
 	@.ci/setup.sh maven

@@ -371,6 +371,63 @@ def test_make_has_the_promised_targets() -> None:
         assert f" -m {tiers}\n" in done.stdout
 
 
+STUB = """#!/bin/sh
+echo "${0##*/} $*" >>steps
+case "${0##*/} $*" in "$FAILS"*) echo "no $FAILS" >&2; exit 3;; esac
+"""
+"""A program of the preparation, which notes that it was called."""
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "nothing",
+        "setup.sh java",
+        "setup.sh packages",
+        "setup.sh maven",
+        "ruff check",
+        "ruff format",
+        "mypy",
+        "python -c from tests.live.broker import",
+    ],
+)
+def test_tests_begin_when_everything_is_prepared(fails: str, tmp_path: Path) -> None:
+    """What fails is said, and nothing comes behind it."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("setup.sh", "in-memory.sh"):
+        stub = tmp_path / ".ci" / name
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(STUB)
+        stub.chmod(0o755)
+    for name in ("ruff", "mypy", "python"):
+        stub = tmp_path / ".venv/bin" / name
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(STUB)
+        stub.chmod(0o755)
+    environment = {name: text for name, text in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", "test"],
+        cwd=tmp_path,
+        env=environment | {"FAILS": fails},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    steps = (tmp_path / "steps").read_text().splitlines()
+    began = [step for step in steps if "pytest" in step]
+    if fails == "nothing":
+        assert done.returncode == 0, done.stderr
+        assert steps[0] == "setup.sh java python libraries compiler"
+        assert steps[-1:] == began
+        assert began[0].endswith("-m fast or real")
+        kinds = ("setup.sh packages project", "setup.sh maven browser prometheus", "ruff check", "ruff format", "mypy")
+        assert [sum(step.startswith(kind) for step in steps) for kind in kinds] == [1] * len(kinds)
+    else:
+        assert done.returncode != 0
+        assert f"no {fails}" in done.stderr + done.stdout
+        assert began == []
+
+
 # Written so that this file does not match itself.
 INDEX_ADDRESS = re.compile(r"index[-]url|registry = \"http|https?://[^ \"]*/(?:simple|maven2|packages)/")
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_./])/(?:work|root|farm)/", re.MULTILINE)
