@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -149,12 +149,16 @@ class Bench:
         self.entered: set[str] = set()
         with _noting(self.entered):
             self.reference = self.made(self.place("reference"))
+
+    @cached_property
+    def told_anew(self) -> set[str]:
+        """Files that say when or how fast they were written."""
         second = self.made(self.place("second"))
         assert second.keys() == self.reference.keys()
-        self.told_anew = {path for path, data in second.items() if data != self.reference[path]}
-        """Files that say when or how fast they were written."""
+        found = {path for path, data in second.items() if data != self.reference[path]}
         kinds = (".json", ".jsonl", ".html", ".md", ".prom", ".sig", "SHA256SUMS", "plan")
-        assert all(path.endswith(kinds) for path in self.told_anew)
+        assert all(path.endswith(kinds) for path in found)
+        return found
 
     def place(self, name: str) -> Path:
         place = self.root / name
@@ -238,7 +242,10 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, benches: Callable[[str], Bench]) -> Bench:
-    return benches(request.param)
+    found = benches(request.param)
+    # Before a test changes the clock.
+    assert found.told_anew is not None
+    return found
 
 
 @pytest.mark.parametrize(
