@@ -74,7 +74,14 @@ def is_local(path: str) -> bool:
 
 def local_path(path: str) -> Path:
     """The local file behind a path or ``file://`` URI."""
+    _check_named(path)
     return Path(_decoded(urlsplit(path).path)) if _URI.match(path) else Path(path)
+
+
+def _check_named(path: str) -> None:
+    """To Python the empty path is the working directory; in a command line it is a variable that is not set."""
+    if path == "":
+        raise UsageError("an empty path: name a file or directory")
 
 
 def _encoded(name: str) -> str:
@@ -118,6 +125,7 @@ def _remote(root: str, query: str) -> tuple[Any, str]:
 
 def join(base: str, *parts: str) -> str:
     """``base`` with path components behind it; a URI's query stays at the end."""
+    _check_named(base)
     if not _URI.match(base):
         return os.path.join(base, *parts)
     main, mark, query = base.partition("?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,30 @@ def test_usage_problems_exit_with_2_and_one_line(
     assert (code, out) == (2, "")
     assert "rror: " in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", ""],
+        ["list", "LOG", ""],
+        ["dump", ""],
+        ["reconcile", ""],
+        ["diff", "", ""],
+        ["compact", "LOG", "--output", ""],
+        ["replay", "LOG", "--output", "", "--cluster", "c"],
+        ["restore", "plan", "LOG", "--all-groups", "--against", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_working_directory(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    shutil.copytree(case("k431-txn").paths[0], log)
+    monkeypatch.chdir(log)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = outcome([word.replace("LOG", str(log)) for word in arguments], capfd)
+    assert (code, out) == (2, "")
+    assert "an empty path" in err
+    assert sorted(tmp_path.rglob("*")) == before
