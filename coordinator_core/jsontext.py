@@ -73,6 +73,11 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
         raise ValueError("nested too deeply") from None
 
 
+def canonical(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, ASCII. ``default`` gives what an object that is no JSON stands for."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=default).encode()
+
+
 def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
     """The text that ``json.dumps`` makes of a document, in pieces: objects and lists of the first levels are not made
     whole. An iterator is written as the list of its items."""

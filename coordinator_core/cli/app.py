@@ -21,6 +21,7 @@ from coordinator_core.process.streams import open_streams
 from coordinator_core.untrusted import is_utf8, visible, visible_lines
 
 _COMMANDS = {
+    "audit": Place("audit", "Evidence for auditors: who committed what, signed, and checked against the log."),
     "capture": Place("capture", "Fetch the offsets topic of a live cluster, byte for byte."),
     "compact": Place("compact", "Write a compacted log that a broker loads, with proof."),
     "describe": Place("describe", "Groups, members and committed offsets, as a broker describes them."),

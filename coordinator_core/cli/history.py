@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 import pyarrow as pa
@@ -20,6 +20,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.ingest.unknown import directory_damage
+from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.history_file import write_history
@@ -59,6 +60,25 @@ def history_command(
         warn_about_damage([Damage(**entry) for entry in told["damage"]], options.on_damage)
         _told(told["rows"], told["history"], told["hash"])
         return
+    snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
+    digest = HistoryDigest() if with_digest else None
+
+    def tables() -> Iterator[pa.Table]:
+        for part in history_parts(snapshot, asked, damage):
+            if digest is not None:
+                digest.update(part)
+            yield part.table
+
+    rows = write_history(output, tables())
+    warn_about_damage(damage, asked.on_damage)
+    _told(rows, output, None if digest is None else digest.hexdigest())
+
+
+def asked_of(
+    paths: Sequence[str], output: str, groups: Sequence[str], offsets_retention_ms: int | None, options: ReplayOptions
+) -> tuple[Snapshot, Asked, list[Damage]]:
+    """The log, the parameters of its table with what lies beside it, and the damage of its directories. ``output``
+    is what the table is written to."""
     keep_freed_memory()
     beside = found_beside(paths)
     snapshot, options = open_log(paths, options)
@@ -75,17 +95,7 @@ def history_command(
         offsets_retention_ms or configured_retention_ms(topics),
         read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
     )
-    digest = HistoryDigest() if with_digest else None
-
-    def tables() -> Iterator[pa.Table]:
-        for part in history_parts(snapshot, asked, damage):
-            if digest is not None:
-                digest.update(part)
-            yield part.table
-
-    rows = write_history(output, tables())
-    warn_about_damage(damage, options.on_damage)
-    _told(rows, output, None if digest is None else digest.hexdigest())
+    return snapshot, asked, damage
 
 
 def _told(rows: int, output: str, digest: str | None) -> None:

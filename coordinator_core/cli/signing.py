@@ -33,6 +33,13 @@ class Signing:
 
             sign_run(path, self._key)
 
+    def content(self, path: str, data: bytes) -> None:
+        """Sign what a file is about to have."""
+        if self._key is not None:
+            from coordinator_core.runs.signature import sign_bytes
+
+            sign_bytes(path, data, self._key)
+
     def files(self, directory: str, names: Iterable[str]) -> None:
         """Sign files of a directory."""
         if self._key is not None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from coordinator_core.errors import Damage
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
-from coordinator_core.history.model import GroupHistory, outline
+from coordinator_core.history.model import GroupHistory, PartitionHistory, outline
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import batched, read_history
 from coordinator_core.history.rows import history_rows
@@ -71,15 +71,20 @@ class Part(NamedTuple):
     table: pa.Table
 
 
-def history_parts(snapshot: Snapshot, asked: Asked, damage: list[Damage]) -> Iterator[Part]:
+def history_parts(
+    snapshot: Snapshot, asked: Asked, damage: list[Damage], read: list[PartitionHistory] | None = None
+) -> Iterator[Part]:
     """The rows of the groups asked for, of the schema :data:`~coordinator_core.history.table.HISTORY`.
 
-    They come by offsets partition and part of it; a group's rows are together, by offset key and record offset. Raises
-    as ``read_records`` does.
+    They come by offsets partition and part of it; a group's rows are together, by offset key and record offset.
+    ``read`` gets of each partition what was read of it: bounds, and the record offsets that are gone. Raises as
+    ``read_records`` does.
     """
     lessons = Lessons()
     with ThreadPoolExecutor(THREADS) as thread:
         taken = [take(log, asked, lessons, thread, damage) for log in snapshot.partitions]
+        if read is not None:
+            read += [one.history for one in taken]
         judge = Judge(asked.profile, lessons.deletions, retention_ms=asked.retention_ms, lessons=lessons)
         if any(asked.wanted(one.special) for one in taken):
             judge.find_sweeps([group for one in taken for group in learned_from(one, asked, lessons)])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import FormError, Int32, from_json, parse_json, to_json
+from coordinator_core.jsontext import FormError, Int32, canonical, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
 from coordinator_core.untrusted import exact_row, is_utf8
 
@@ -175,11 +174,10 @@ class Plan:
         return {action.value: found[action] for action in Action}
 
 
-def canonical(document: Any, texts: Mapping[str, str] | None = None) -> bytes:
-    """Canonical JSON: sorted keys, no spaces, ASCII. ``document`` may be a part of a plan, ``texts`` are those of its
-    long metadata that are unpacked already, by digest."""
-    fields = partial(_fields, texts=texts or {})
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=fields).encode()
+def _canonical(document: Any, texts: Mapping[str, str] | None = None) -> bytes:
+    """Canonical JSON of a plan or a part of it; ``texts`` are those of its long metadata that are unpacked already, by
+    digest."""
+    return canonical(document, partial(_fields, texts=texts or {}))
 
 
 def _fields(part: Any, texts: Mapping[str, str] | None = None) -> Any:
@@ -208,8 +206,8 @@ def _metadata_of(row: Any) -> Iterator[Metadata]:
 
 
 def digest_of(document: Any) -> str:
-    """SHA-256 (hex) of :func:`canonical` JSON."""
-    return hashlib.sha256(canonical(document)).hexdigest()
+    """SHA-256 (hex) of canonical JSON."""
+    return hashlib.sha256(_canonical(document)).hexdigest()
 
 
 def state_digest(offsets: Iterable[tuple[OffsetKey, Value]]) -> str:
@@ -259,14 +257,14 @@ def write_plan(path: str | None, plan: Plan) -> str:
 
 def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[bytes]:
     """Canonical JSON of the document ``about`` with its ``groups``."""
-    head, tail = canonical(about).split(b'"groups":[]')
+    head, tail = _canonical(about).split(b'"groups":[]')
     yield head + b'"groups":'
     yield from _array(map(_group_portions, groups))
     yield tail
 
 
 def _group_portions(group: GroupPlan) -> Iterator[bytes]:
-    before, after = canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
+    before, after = _canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
     yield before + b'"rows":'
     yield from _listed(group.rows)
     yield after
@@ -275,7 +273,7 @@ def _group_portions(group: GroupPlan) -> Iterator[bytes]:
 def _listed(items: Iterable[Any]) -> Iterator[bytes]:
     """Canonical JSON of a list, some items at a time."""
     return _array(
-        [canonical(window[start : start + _ITEMS], texts)[1:-1]]
+        [_canonical(window[start : start + _ITEMS], texts)[1:-1]]
         for window, texts in _windows(items)
         for start in range(0, len(window), _ITEMS)
     )

@@ -48,7 +48,7 @@ def read_public_key(path: str) -> Ed25519PublicKey:
 
 def sign_run(run_path: str, key: Ed25519PrivateKey) -> None:
     """Write the signature beside the manifest of a run that was just published."""
-    _sign(storage.join(run_path, MANIFEST), key)
+    _sign_file(storage.join(run_path, MANIFEST), key)
 
 
 def sign_files(directory: str, names: Iterable[str], key: Ed25519PrivateKey) -> None:
@@ -56,13 +56,13 @@ def sign_files(directory: str, names: Iterable[str], key: Ed25519PrivateKey) -> 
     lines = [f"{_sha256(storage.join(directory, name))}  {name}\n" for name in names]
     path = storage.join(directory, SUMS)
     storage.write_atomic(path, "".join(lines).encode())
-    _sign(path, key)
+    _sign_file(path, key)
 
 
 def check_signature(run: Run, key: Ed25519PublicKey) -> list[Damage]:
     """Damage of the signature of the manifest that ``run`` was opened by: none, or one."""
     path = storage.join(run.path, MANIFEST)
-    manifest, wrong = _checked(path, key)
+    manifest, wrong = checked_bytes(path, key)
     if not wrong and parse_json(manifest) != run.manifest:
         wrong = [Damage(path, 0, None, "file_changed", "the manifest changed while the run was verified")]
     return wrong
@@ -75,7 +75,7 @@ def has_signed_files(directory: str) -> bool:
 
 def check_files(directory: str, key: Ed25519PublicKey) -> RunReport:
     """Files that :func:`sign_files` has signed, and their damage."""
-    sums, damage = _checked(storage.join(directory, SUMS), key)
+    sums, damage = checked_bytes(storage.join(directory, SUMS), key)
     files = []
     for line in sums.decode().splitlines() if not damage else ():
         published, _, name = line.partition("  ")
@@ -88,12 +88,17 @@ def check_files(directory: str, key: Ed25519PublicKey) -> RunReport:
     return RunReport(tuple(files), tuple(damage))
 
 
-def _sign(path: str, key: Ed25519PrivateKey) -> None:
-    storage.write_atomic(f"{path}.sig", key.sign(bytes(storage.read(path))))
+def sign_bytes(path: str, data: bytes, key: Ed25519PrivateKey) -> None:
+    """Write the signature of what the file at ``path`` has, or will have."""
+    storage.write_atomic(f"{path}.sig", key.sign(data))
 
 
-def _checked(path: str, key: Ed25519PublicKey) -> tuple[bytes, list[Damage]]:
-    """Bytes of a file, and damage of its signature."""
+def _sign_file(path: str, key: Ed25519PrivateKey) -> None:
+    sign_bytes(path, bytes(storage.read(path)), key)
+
+
+def checked_bytes(path: str, key: Ed25519PublicKey) -> tuple[bytes, list[Damage]]:
+    """Bytes of a file, and damage of its signature: none, or one."""
     data, signature = bytes(storage.read(path)), f"{path}.sig"
     if not storage.exists(signature):
         return data, [Damage(signature, 0, None, "not_signed", "there is no signature")]

@@ -22,6 +22,8 @@ PUBLISHED = "runs/c/w/r"
 COMMANDS = [
     ["replay", LOG, "--output", "runs", "--cluster", "c", "--window", "w", "--run-id", "r", *FIXED],
     ["replay", LOG, "--output", "runs", "--cluster", "c", "--window", "w", "--run-id", "s", *FIXED],
+    ["audit", "export", PUBLISHED, "--output", "evidence", *FIXED[2:]],
+    ["audit", "verify", "evidence", "--log", LOG],
     ["compact", LOG, "--output", "compacted", *FIXED],
     ["describe", LOG, "--members", "--verbose", *FIXED],
     ["describe", PUBLISHED, "--format", "json"],

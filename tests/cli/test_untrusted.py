@@ -75,6 +75,8 @@ TEXTS = {
     "repair": ["rescue", "STUCK", "--repair", "OUT/repaired", "--names", "OUT/names.csv", *PARTITIONS, *NOW],
     "investigate": ["investigate", "RUN"],
     "history": ["history", "LOG", "--output", "OUT/history.parquet", *NOW],
+    "evidence": ["audit", "export", "LOG", "--output", "OUT/evidence", *NOW],
+    "evidence verified": ["audit", "verify", "EVIDENCE", "--log", "LOG"],
     "investigation": ["investigate", "LOG", "--output", "OUT", *NOW],
     "a type": ["whatif", "RUN", "--to", "consumer"],
     "another type": ["whatif", "RUN", "--to", "streams"],
@@ -145,8 +147,12 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     rows = [dumps.row(at, *commit(text, text, metadata=text)) for at, text in enumerate(EVIL.values())]
     dumps.write(place / "records.parquet", rows)
+    log = str(Path(published).parents[3] / "log")
+    evidence = str(place / "evidence")
+    assert run(["audit", "export", log, "--output", evidence, *NOW]) == 0
     return {
-        "LOG": str(Path(published).parents[3] / "log"),
+        "LOG": log,
+        "EVIDENCE": evidence,
         "RUN": published,
         "OUTPUT": str(Path(published).parents[2]),
         "EARLIER": one(commit("g")).publish(place / "other").path,

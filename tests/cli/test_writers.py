@@ -77,6 +77,9 @@ WRITERS = {
             *("--textfile", "OUT/metrics", "--openlineage", "OUT/lineage.jsonl"),
         )
     ),
+    "audit export": Writer(
+        ("audit", "export", "RUN", "--output", "OUT/evidence", "--sign-key", "KEY", *NOW), again=False
+    ),
     "investigate": Writer(("investigate", "RUN", "--output", "OUT")),
     "history": Writer(("history", "RUN", "--output", "OUT/history.parquet")),
     "restore plan": Writer(("restore", "plan", "RUN", "--all-groups", "--against", "OTHER", "--output", "OUT/plan")),

@@ -1,0 +1,67 @@
+"""``regroup audit export``."""
+
+from __future__ import annotations
+
+import click
+
+from coordinator_core import storage
+from coordinator_core.cli.history import asked_of
+from coordinator_core.cli.options import ReplayOptions, note, replay_options, write_line
+from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.signing import Signing, sign_key_option
+from coordinator_core.cli.source import warn_about_damage
+from coordinator_core.reports.evidence import STATEMENT, Previous, export_evidence, read_statement
+from coordinator_core.untrusted import visible
+
+
+@click.command("export")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--output", required=True, metavar="DIR", help="New directory for the evidence.")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only of this group (repeatable).")
+@click.option("--previous", metavar="RUN", help="Directory of the evidence before: the new one names it.")
+@sign_key_option("the statement")
+@offsets_retention_option
+@replay_options
+def export_command(
+    paths: tuple[str, ...],
+    output: str,
+    groups: tuple[str, ...],
+    previous: str | None,
+    sign_key: str | None,
+    offsets_retention_ms: int | None,
+    options: ReplayOptions,
+) -> None:
+    """Write evidence: history.jsonl with every value of every offset key, who committed it, what ended it, and the
+    segment and byte that say so; and statement.json, an in-toto Statement with the SHA-256 of that file and of each
+    segment. Prints the SHA-256 of the statement.
+
+    Of a RUN, the logs that it was made from are read again, as far as it has read them.
+    """
+    signing = Signing(sign_key)
+    before = None if previous is None else read_statement(previous)
+    snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
+    made = export_evidence(
+        output,
+        snapshot,
+        asked,
+        damage,
+        now_ms=options.now_ms,
+        previous=before,
+        sign=signing.content,
+    )
+    warn_about_damage(damage, asked.on_damage)
+    if made.evidence.previous is not None:
+        _tell_losses(made.evidence.previous)
+    count = sum(len(one.segments) for one in made.evidence.partitions)
+    note(f"regroup: {made.evidence.rows:,} rows of {count:,} segments are evidence in {output}")
+    write_line(f"{made.sha256}  {visible(storage.join(output, STATEMENT))}")
+
+
+def _tell_losses(previous: Previous) -> None:
+    for gap in previous.gaps:
+        end = "the partition is gone" if gap.to_offset is None else f"up to {gap.to_offset}"
+        text = f"offsets partition {gap.offsets_partition}, from record offset {gap.from_offset} on, {end}"
+        note(f"regroup: warning: no evidence of {text}")
+    if previous.rewritten:
+        first = previous.rewritten[0]
+        note(f"regroup: warning: {len(previous.rewritten)} segments were rewritten since the evidence before: {first}")

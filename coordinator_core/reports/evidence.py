@@ -1,0 +1,289 @@
+"""Evidence for auditors: who committed which offset when, by which bytes of the log.
+
+A directory with three files. ``history.jsonl`` has the rows of the table ``history``, one a line. ``statement.json`` is
+an in-toto Statement (v1): its subjects are that file and the segments, each with its SHA-256; its predicate is an
+:class:`Evidence`, which has what the rows depend on besides. ``statement.json.sig`` is its signature
+(:mod:`coordinator_core.runs.signature`). JSON is canonical (:func:`coordinator_core.jsontext.canonical`).
+
+A statement may name the one before it by its SHA-256, and says what of the log was lost in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from coordinator_core import __version__, storage
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.fold.fingerprint import RunningFingerprint
+from coordinator_core.fold.pin import Pin, check_pin
+from coordinator_core.history.model import PartitionHistory
+from coordinator_core.history.parts import Asked, history_parts
+from coordinator_core.jsontext import canonical, fields_of, from_json, parse_json, to_json
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.windows import SegmentWindows
+from coordinator_core.releases import profile_from_label
+
+STATEMENT, HISTORY = "statement.json", "history.jsonl"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:1"
+
+_ROWS = 1 << 12
+"""Rows that are made text at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEvidence:
+    """The first ``bytes`` of a segment; a broker may have written more since."""
+
+    base_offset: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEvidence:
+    """An offsets partition from ``first_offset`` to before ``end_offset``; of ``missing_offsets`` in between there is
+    no record any more. The others are those of :class:`~coordinator_core.log.types.PartitionLog`."""
+
+    offsets_partition: int
+    first_offset: int
+    end_offset: int
+    missing_offsets: int
+    log_start_offset: int | None
+    clean_shutdown: bool
+    broker_id: int | None
+    recovery_point: int | None
+    cleaned_offset: int | None
+    segments: tuple[SegmentEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Record offsets between two statements that neither has read; ``to_offset`` is ``None`` where the partition is
+    not there any more."""
+
+    offsets_partition: int
+    from_offset: int
+    to_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The statement before, by the SHA-256 of its file. ``rewritten`` are segments that have other bytes now."""
+
+    statement_sha256: str
+    gaps: tuple[Gap, ...]
+    rewritten: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The predicate. ``topic_names`` (by topic id) and ``transactional_ids`` (by producer id) were found beside the
+    log; ``groups`` is ``None`` for all; ``damage`` names segments as the subjects do."""
+
+    regroup_version: str
+    now_ms: int
+    cluster_id: str | None
+    profile: str
+    on_damage: OnDamage
+    groups: tuple[str, ...] | None
+    offsets_retention_ms: int | None
+    topic_names: dict[str, str]
+    transactional_ids: dict[str, str]
+    partitions: tuple[PartitionEvidence, ...]
+    damage: tuple[Damage, ...]
+    rows: int
+    history_sha256: str
+    previous: Previous | None
+
+    def asked(self) -> Asked:
+        """Parameters of the table."""
+        return Asked(
+            profile_from_label(self.profile),
+            self.topic_names,
+            self.on_damage,
+            None if self.groups is None else frozenset(self.groups),
+            self.offsets_retention_ms,
+            {int(producer_id): name for producer_id, name in self.transactional_ids.items()},
+        )
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each subject by its name."""
+        segments = {
+            segment_name(partition.offsets_partition, segment.base_offset): segment.sha256
+            for partition in self.partitions
+            for segment in partition.segments
+        }
+        return {HISTORY: self.history_sha256} | segments
+
+    def document(self) -> dict[str, Any]:
+        """The statement."""
+        subjects = [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(self.digests().items())]
+        return {
+            "_type": STATEMENT_TYPE,
+            "subject": subjects,
+            "predicateType": PREDICATE_TYPE,
+            "predicate": to_json(self),
+        }
+
+
+class Statement(NamedTuple):
+    """A statement that was read: its directory, the SHA-256 of its file, and what it says."""
+
+    directory: str
+    sha256: str
+    evidence: Evidence
+
+
+def segment_name(offsets_partition: int, base_offset: int) -> str:
+    """Name of a segment, wherever it lies."""
+    return f"{OFFSETS_TOPIC}-{offsets_partition}/{base_offset:020}.log"
+
+
+def name_of(segment: SegmentFile) -> str:
+    return segment_name(segment.offsets_partition, segment.base_offset)
+
+
+def read_statement(directory: str) -> Statement:
+    """The statement in a directory; :class:`UsageError` where there is none that this version can read."""
+    path = storage.join(directory, STATEMENT)
+    if not storage.exists(path):
+        raise UsageError(f"{directory} has no evidence: there is no {STATEMENT}")
+    data = bytes(storage.read(path))
+    try:
+        document = parse_json(data)
+        evidence = from_json(Evidence, document["predicate"])
+        if evidence.document() != document:
+            raise ValueError(f"it is no {PREDICATE_TYPE}, or its subjects are not those of its predicate")
+        evidence.asked()
+    except (ValueError, KeyError, TypeError, UsageError) as error:
+        raise UsageError(f"{path} is no statement of regroup audit export: {error}") from None
+    return Statement(directory, hashlib.sha256(data).hexdigest(), evidence)
+
+
+def export_evidence(
+    directory: str,
+    snapshot: Snapshot,
+    asked: Asked,
+    damage: list[Damage],
+    *,
+    now_ms: int,
+    previous: Statement | None,
+    sign: Callable[[str, bytes], None],
+) -> Statement:
+    """Write the history, the signature of the statement (by ``sign``, which gets path and bytes), and the statement
+    last: without it nothing counts.
+
+    ``damage`` gets that of the log. Raises :class:`UsageError` where a statement is there already, and
+    :class:`~coordinator_core.errors.DamagedInputError` as ``read_records`` does, or when a segment changes meanwhile.
+    """
+    path = storage.join(directory, STATEMENT)
+    if storage.exists(path):
+        raise UsageError(f"{directory} has evidence already; choose a new directory")
+    if previous is not None:
+        require_cluster(previous, snapshot)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        digests = dict(zip(snapshot.segments, threads.map(content_sha256, snapshot.segments), strict=True))
+    read: list[PartitionHistory] = []
+    whole, rows = hashlib.sha256(), 0
+
+    def portions() -> Iterator[bytes]:
+        nonlocal rows
+        for lines in history_lines(snapshot, asked, damage, read):
+            rows += len(lines)
+            whole.update(portion := b"".join(lines))
+            yield portion
+
+    storage.write_atomic(storage.join(directory, HISTORY), portions())
+    check_pin(Pin(snapshot))
+    names = {segment.path: name_of(segment) for segment in snapshot.segments}
+    partitions = tuple(_partition(log, one, digests) for log, one in zip(snapshot.partitions, read, strict=True))
+    evidence = Evidence(
+        __version__,
+        now_ms,
+        snapshot.cluster_id,
+        asked.profile.label,
+        asked.on_damage,
+        None if asked.groups is None else tuple(sorted(asked.groups)),
+        asked.retention_ms,
+        dict(asked.topic_names),
+        {str(producer_id): name for producer_id, name in asked.transactional_ids.items()},
+        partitions,
+        tuple(replace(one, path=names.get(one.path, one.path)) for one in damage),
+        rows,
+        whole.hexdigest(),
+        None if previous is None else _since(previous, snapshot, partitions),
+    )
+    data = canonical(evidence.document()) + b"\n"
+    sign(path, data)
+    storage.write_atomic(path, data)
+    return Statement(directory, hashlib.sha256(data).hexdigest(), evidence)
+
+
+def require_cluster(statement: Statement, snapshot: Snapshot) -> None:
+    """:class:`UsageError` where the statement is of another cluster than the log, as far as both say."""
+    own, found = statement.evidence.cluster_id, snapshot.cluster_id
+    if None not in (own, found) and own != found:
+        where = ", ".join(snapshot.sources)
+        raise UsageError(f"{statement.directory} is evidence of cluster {own}, {where} is of cluster {found}")
+
+
+def history_lines(
+    snapshot: Snapshot, asked: Asked, damage: list[Damage], read: list[PartitionHistory] | None = None
+) -> Iterator[list[bytes]]:
+    """Lines of ``history.jsonl``, some thousand at a time."""
+    for part in history_parts(snapshot, asked, damage, read):
+        for batch in part.table.to_batches(_ROWS):
+            yield [canonical(row) + b"\n" for row in batch.to_pylist()]
+
+
+def content_sha256(segment: SegmentFile) -> str:
+    """SHA-256 of the segment's first ``size`` bytes, in hex."""
+    content = RunningFingerprint(SegmentWindows(segment), with_content=True).finish().content
+    assert content is not None
+    return content
+
+
+def _partition(log: PartitionLog, read: PartitionHistory, digests: Mapping[SegmentFile, str]) -> PartitionEvidence:
+    return PartitionEvidence(
+        **fields_of(log, "offsets_partition", "log_start_offset", "clean_shutdown", "broker_id"),
+        **fields_of(log, "recovery_point", "cleaned_offset"),
+        **fields_of(read, "first_offset", "end_offset"),
+        missing_offsets=read.missing,
+        segments=tuple(SegmentEvidence(one.base_offset, one.size, digests[one]) for one in log.segments),
+    )
+
+
+def gaps_since(previous: Statement, partitions: Iterable[PartitionEvidence]) -> Iterator[Gap]:
+    """Record offsets that neither the statement before nor these partitions have."""
+    now = {one.offsets_partition: one for one in partitions}
+    for before in previous.evidence.partitions:
+        after = now.get(before.offsets_partition)
+        if after is None or after.first_offset > before.end_offset:
+            to_offset = None if after is None else after.first_offset
+            yield Gap(before.offsets_partition, before.end_offset, to_offset)
+
+
+def _since(previous: Statement, snapshot: Snapshot, partitions: tuple[PartitionEvidence, ...]) -> Previous:
+    """What became of the log that the statement before had read."""
+    segments = {name_of(segment): segment for segment in snapshot.segments}
+    rewritten = []
+    for before in previous.evidence.partitions:
+        for old in before.segments:
+            name = segment_name(before.offsets_partition, old.base_offset)
+            found = segments.get(name)
+            if found is not None and not has_content(found, old):
+                rewritten.append(name)
+    return Previous(previous.sha256, tuple(gaps_since(previous, partitions)), tuple(sorted(rewritten)))
+
+
+def has_content(segment: SegmentFile, evidence: SegmentEvidence) -> bool:
+    """Whether the segment begins with the bytes of that evidence."""
+    is_long_enough = segment.size >= evidence.bytes
+    return is_long_enough and content_sha256(replace(segment, size=evidence.bytes)) == evidence.sha256

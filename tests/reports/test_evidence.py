@@ -1,0 +1,262 @@
+"""``regroup audit``: evidence follows from the bytes that it names, and nobody can change either unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
+from coordinator_core.jsontext import canonical
+from coordinator_core.reports.evidence import HISTORY, STATEMENT
+from tests.cases import CORPUS
+from tests.history.logs import MINUTE, Client, Log
+
+Json = dict[str, Any]
+RULES = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
+KEY = ("orders", 0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """A group record, and commits in five partitions."""
+    keys = [("orders", partition) for partition in range(5)]
+    made = Log().generation("billing", 1, Client("m-1", partitions=tuple(keys)))
+    for partition, key in enumerate(keys):
+        made.commit("billing", {key: 100 * partition + 100}).wait(MINUTE)
+    made.write(tmp_path / "log")
+    return made
+
+
+def export(log: Path, output: Path, *more: str, code: int = 0) -> Json:
+    assert run(["audit", "export", str(log), "--output", str(output), *RULES, *more]) == code
+    return {} if code else statement(output)
+
+
+def statement(directory: Path) -> Json:
+    document: Json = json.loads((directory / STATEMENT).read_text())
+    return document
+
+
+def rows(directory: Path) -> list[Json]:
+    return [json.loads(line) for line in (directory / HISTORY).read_text().splitlines()]
+
+
+def verified(capfd: pytest.CaptureFixture[str], *words: str | Path, code: int = 0) -> Json:
+    capfd.readouterr()
+    assert run(["audit", "verify", *map(str, words), "--format", "json"]) == code
+    document: Json = json.loads(capfd.readouterr().out)
+    assert document["status"] == ("damaged" if code else "clean")
+    return document
+
+
+def damage(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[tuple[str, str]]:
+    found = verified(capfd, *words, code=ExitCode.DAMAGED_INPUT)["damage"]
+    return [(Path(one["path"]).name, one["kind"]) for one in found]
+
+
+def forge(directory: Path, name: str, value: object) -> int:
+    """Change a field in the third row, and all digests that tell; returns the byte at which the row begins."""
+    lines = (directory / HISTORY).read_bytes().splitlines(keepends=True)
+    lines[2] = canonical(json.loads(lines[2]) | {name: value}) + b"\n"
+    (directory / HISTORY).write_bytes(b"".join(lines))
+    document = statement(directory)
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
+    document["predicate"]["history_sha256"] = digest
+    for subject in document["subject"]:
+        if subject["name"] == HISTORY:
+            subject["digest"]["sha256"] = digest
+    (directory / STATEMENT).write_bytes(canonical(document) + b"\n")
+    return sum(map(len, lines[:2]))
+
+
+@pytest.mark.parametrize("case", ["k431-txn/log", "k241/after/log", "k0102/before/log", "k440/before/log"])
+def test_evidence_of_a_brokers_log_follows_from_its_bytes(
+    case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = export(CORPUS / case, tmp_path / "evidence")
+    found = verified(capfd, tmp_path / "evidence", "--log", CORPUS / case)["statements"][0]
+    assert found["rows_derived"]
+    assert found["rows"] == len(rows(tmp_path / "evidence")) > 0
+    segments = {f"{path.parent.name}/{path.name}": path for path in (CORPUS / case).rglob("*.log")}
+    digests = {one["name"]: one["digest"]["sha256"] for one in made["subject"]}
+    assert digests.pop(HISTORY) == hashlib.sha256((tmp_path / "evidence" / HISTORY).read_bytes()).hexdigest()
+    assert digests == {name: hashlib.sha256(segments[name].read_bytes()).hexdigest() for name in digests}
+    assert {
+        f"__consumer_offsets-{row['offsets_partition']}/{row['segment']}" for row in rows(tmp_path / "evidence")
+    } <= (digests.keys())
+
+
+def test_a_row_leads_to_who_and_where(log: Log, tmp_path: Path) -> None:
+    made = export(tmp_path / "log", tmp_path / "evidence")
+    first = rows(tmp_path / "evidence")[0]
+    assert (first["committed_offset"], first["record_offset"], first["member_id"]) == (100, 1, "m-1")
+    (partition,) = made["predicate"]["partitions"]
+    assert (partition["first_offset"], partition["end_offset"], partition["missing_offsets"]) == (0, 6, 0)
+
+
+def test_a_signature_is_that_of_openssl(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    private, public = str(tmp_path / "key.pem"), str(tmp_path / "key.pub.pem")
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    evidence = tmp_path / "evidence"
+    export(tmp_path / "log", evidence, "--sign-key", private)
+    document = verified(capfd, evidence, "--public-key", public)
+    assert document["statements"][0]["signature_checked"]
+    assert not document["statements"][0]["rows_derived"]
+    openssl = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", public]
+    signed = ["-sigfile", f"{evidence / STATEMENT}.sig", "-in", str(evidence / STATEMENT)]
+    subprocess.run([*openssl, *signed], check=True)
+    forge(evidence, "member_id", "m-2")
+    assert damage(capfd, evidence, "--public-key", public) == [(f"{STATEMENT}.sig", "bad_signature")]
+    (evidence / f"{STATEMENT}.sig").unlink()
+    assert damage(capfd, evidence, "--public-key", public) == [(f"{STATEMENT}.sig", "not_signed")]
+
+
+@pytest.mark.parametrize(("name", "value"), [("member_id", "m-2"), ("committed_offset", 7), ("timestamp_ms", 1)])
+def test_a_row_that_is_not_in_the_log_is_named(
+    name: str, value: object, log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its digests were made to fit: without a signature only the log tells."""
+    export(tmp_path / "log", tmp_path / "evidence")
+    at = forge(tmp_path / "evidence", name, value)
+    verified(capfd, tmp_path / "evidence")
+    document = verified(capfd, tmp_path / "evidence", "--log", tmp_path / "log", code=ExitCode.DAMAGED_INPUT)
+    (found,) = document["damage"]
+    assert (Path(found["path"]).name, found["kind"]) == (HISTORY, "not_in_the_log")
+    assert (found["byte_position"], found["record_offset"]) == (at, 3)
+    assert '"committed_offset":300' in found["detail"]
+
+
+def test_bounds_that_are_not_those_of_the_log_are_named(
+    log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    export(tmp_path / "log", tmp_path / "evidence")
+    document = statement(tmp_path / "evidence")
+    document["predicate"]["partitions"][0]["missing_offsets"] = 1
+    (tmp_path / "evidence" / STATEMENT).write_bytes(canonical(document))
+    assert damage(capfd, tmp_path / "evidence", "--log", tmp_path / "log") == [(STATEMENT, "not_in_the_log")]
+
+
+def test_files_that_were_changed_or_removed_are_named(
+    log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    evidence = tmp_path / "evidence"
+    export(tmp_path / "log", evidence)
+    whole = (evidence / HISTORY).read_bytes()
+    (evidence / HISTORY).write_bytes(whole[:-1])
+    assert damage(capfd, evidence) == [(HISTORY, "changed_since_published")]
+    (evidence / HISTORY).unlink()
+    assert damage(capfd, evidence, "--log", tmp_path / "log") == [(HISTORY, "changed_since_published")]
+
+
+def test_a_log_may_grow_and_not_be_rewritten(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    evidence = tmp_path / "evidence"
+    export(tmp_path / "log", evidence)
+    log.commit("billing", {KEY: 700}).write(tmp_path / "later")
+    verified(capfd, evidence, "--log", tmp_path / "later")
+    (segment,) = (tmp_path / "later").rglob("*.log")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-1])
+    verified(capfd, evidence, "--log", tmp_path / "later")
+    segment.write_bytes(data[:100])
+    assert damage(capfd, evidence, "--log", tmp_path / "later") == [(segment.name, "changed_since_published")]
+    segment.rename(segment.with_name(f"{7:020}.log"))
+    assert damage(capfd, evidence, "--log", tmp_path / "later") == [(segment.name, "changed_since_published")]
+    # Its one partition is not in this log.
+    shutil.copytree(segment.parent, tmp_path / "other/__consumer_offsets-1")
+    assert damage(capfd, evidence, "--log", tmp_path / "other") == [("other", "changed_since_published")]
+
+
+def test_a_chain_names_what_it_lost(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {KEY: 1}).commit("g", {KEY: 2})
+    log.write(tmp_path / "monday")
+    log.commit("g", {KEY: 3}).write(tmp_path / "tuesday")
+    days = ["monday", "tuesday"]
+    made = [export(tmp_path / days[0], tmp_path / "1")]
+    made.append(export(tmp_path / days[1], tmp_path / "2", "--previous", str(tmp_path / "1")))
+    sha256 = hashlib.sha256((tmp_path / "1" / STATEMENT).read_bytes()).hexdigest()
+    assert made[1]["predicate"]["previous"] == {"statement_sha256": sha256, "gaps": [], "rewritten": []}
+    verified(capfd, tmp_path / "1", tmp_path / "2", "--log", tmp_path / "tuesday")
+    assert damage(capfd, tmp_path / "2", tmp_path / "1") == [(STATEMENT, "broken_chain")]
+    # On Wednesday the segment has other bytes, of the same length or not.
+    wednesday = tmp_path / "wednesday"
+    Log().commit("g", {KEY: 9}).write(wednesday)
+    (segment,) = wednesday.rglob("*.log")
+    made.append(export(wednesday, tmp_path / "3", "--previous", str(tmp_path / "2")))
+    previous = made[2]["predicate"]["previous"]
+    assert previous["rewritten"] == [f"{segment.parent.name}/{segment.name}"]
+    assert "1 segments were rewritten since the evidence before" in capfd.readouterr().err
+    verified(capfd, *(tmp_path / name for name in "123"))
+    document = statement(tmp_path / "3")
+    document["predicate"]["previous"]["gaps"] = [{"offsets_partition": 0, "from_offset": 3, "to_offset": 5}]
+    (tmp_path / "3" / STATEMENT).write_bytes(canonical(document))
+    assert damage(capfd, *(tmp_path / name for name in "23")) == [(STATEMENT, "broken_chain")]
+
+
+def test_a_partition_that_is_gone_is_a_gap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    copy = shutil.copytree(CORPUS / "k431-txn/log", tmp_path / "log")
+    before = export(copy, tmp_path / "1")["predicate"]["partitions"][0]
+    shutil.rmtree(copy / f"__consumer_offsets-{before['offsets_partition']}")
+    after = export(copy, tmp_path / "2", "--previous", str(tmp_path / "1"))
+    gap = {"offsets_partition": before["offsets_partition"], "from_offset": before["end_offset"], "to_offset": None}
+    assert after["predicate"]["previous"]["gaps"] == [gap]
+    assert "the partition is gone" in capfd.readouterr().err
+
+
+def test_some_groups_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = CORPUS / "k431-txn/log"
+    words = ["replay", str(log), "--output", str(tmp_path / "runs"), "--cluster", "c", *RULES, "--format", "json"]
+    assert run(words) == 0
+    made = Path(json.loads(capfd.readouterr().out)["run"])
+    assert run(["audit", "export", str(made), "--output", str(tmp_path / "1"), "--group", "x-live-classic"]) == 0
+    assert {row["group_id"] for row in rows(tmp_path / "1")} == {"x-live-classic"}
+    assert statement(tmp_path / "1")["predicate"]["groups"] == ["x-live-classic"]
+    verified(capfd, tmp_path / "1", "--log", log)
+
+
+def test_a_damaged_log_is_evidence_only_when_that_is_asked_for(
+    log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (segment,) = (tmp_path / "log").rglob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    export(tmp_path / "log", tmp_path / "1", code=ExitCode.DAMAGED_INPUT)
+    assert not (tmp_path / "1" / STATEMENT).exists()
+    made = export(tmp_path / "log", tmp_path / "1", "--partial")
+    name = f"{segment.parent.name}/{segment.name}"
+    assert [(one["path"], one["kind"]) for one in made["predicate"]["damage"]] == [
+        (name, "bad_crc"),
+        (name, "not_read"),
+    ]
+    verified(capfd, tmp_path / "1", "--log", tmp_path / "log")
+
+
+def test_what_is_refused(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    evidence = tmp_path / "evidence"
+    export(tmp_path / "log", evidence)
+    export(tmp_path / "log", evidence, code=ExitCode.USAGE)
+    assert "has evidence already" in capfd.readouterr().err
+    export(tmp_path / "log", tmp_path / "2", "--previous", str(tmp_path), code=ExitCode.USAGE)
+    assert f"there is no {STATEMENT}" in capfd.readouterr().err
+    changes: list[Json] = [
+        {"_type": "https://in-toto.io/Statement/v0.1"},
+        {"subject": []},
+        {"predicate": {}},
+        {"predicate": statement(evidence)["predicate"] | {"profile": "X9"}},
+        {"predicate": statement(evidence)["predicate"] | {"transactional_ids": {"one": "t"}}},
+    ]
+    for change in changes:
+        forged = shutil.copytree(evidence, tmp_path / "forged", dirs_exist_ok=True)
+        (forged / STATEMENT).write_bytes(canonical(statement(evidence) | change))
+        assert run(["audit", "verify", str(forged)]) == ExitCode.USAGE
+        assert "is no statement of regroup audit export" in capfd.readouterr().err
+    (forged / STATEMENT).write_bytes(b"[[")
+    assert run(["audit", "verify", str(forged)]) == ExitCode.USAGE
