@@ -121,14 +121,15 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     stored: Counter[int] = Counter()
     for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
         stored.update(rows["offsets_partition"].to_pylist())
-    for state in run.states(tables=tables, whole_metadata=False):
-        cut = run.manifest["cut"][str(state.offsets_partition)]
-        found[state.offsets_partition] = Copy(
-            state,
+    # Tables have no row of a partition without a record.
+    states = {state.offsets_partition: state for state in run.states(tables=tables, whole_metadata=False)}
+    for number, cut in ((int(name), cut) for name, cut in run.manifest["cut"].items()):
+        found[number] = Copy(
+            states.get(number) or PartitionState(number),
             cut["log_start_offset"],
             cut["log_end_offset"],
-            sizes.get(state.offsets_partition, 0),
-            stored.get(state.offsets_partition, 0),
+            sizes.get(number, 0),
+            stored.get(number, 0),
         )
     return found
 

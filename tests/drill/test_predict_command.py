@@ -13,6 +13,7 @@ from coordinator_core.drill.model import Prediction
 from tests.cases import CORPUS
 
 CASE = CORPUS / "k431-cluster"
+SHOP = CORPUS.parents[1] / "demo" / "shop"
 BEFORE, END = (str(CASE / "expected" / moment / "topics.json") for moment in ("before", "end"))
 KILLED = ["--broker", f"3={CASE / 'broker-3' / 'log'}"]
 OTHERS = [part for one in (1, 2) for part in ("--broker", f"{one}={CASE / f'broker-{one}' / 'log'}")]
@@ -81,6 +82,18 @@ def test_partitions_that_are_not_in_the_copy_are_unknown(
     named = [str(tmp_path)] if source == "snapshot" else ["--broker", f"3={tmp_path}"]
     assert run([*LOSE_3, *named, "--rto-ms", "60000"]) == 1
     assert "that move are not given, so their groups are not known: 4, 7\n" in capfd.readouterr().out
+
+
+def test_partitions_without_a_record_are_known(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Brokers and captures keep their directories, and runs their cuts; tables have no row of them."""
+    scenario = ["--scenario", "lose-brokers=1", "--rto-ms", "60000", "--rpo-ms", "0"]
+    published = ["--output", str(tmp_path), "--cluster", "c", "--kafka-version", "4.3.1", "--no-fold-cache"]
+    assert run(["replay", str(SHOP), *published]) == 0
+    (manifest,) = tmp_path.glob("c/*/*/manifest.json")
+    of_run = ["drill", "predict", str(manifest.parent), "--topology", str(SHOP / "topology.json"), *scenario]
+    for command in ([*COMMON, str(SHOP), *scenario], of_run):
+        assert run(command) == 0
+        assert "verdict:      met" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("source", ["snapshot", "broker"])
