@@ -85,12 +85,17 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.histories(requested, params)
 
-        @task(doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.")
+        # A run whose rules or report fail has none, and holds back those of no other run.
+        @task(
+            doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.",
+            trigger_rule="all_done",
+        )
         def metrics(checked: Any, *, params: Any) -> Any:
             from dags.common import reconcile
 
             # Of a group with one run Airflow gives its answer, not a list of it.
-            return reconcile.metrics(params["cluster"], [checked] if isinstance(checked, dict) else checked)
+            answers = [checked] if checked is None or isinstance(checked, dict) else checked
+            return reconcile.metrics(params["cluster"], [one for one in answers if one is not None])
 
         @task(doc_md="Adds the run's tables to those of the cluster's Iceberg catalogue.")
         def register(requested: Any, *, params: Any) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -39,9 +41,15 @@ class App:
         option = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         option.add_argument("--outcome")
         known, rest = option.parse_known_args(argv)
-        exit_code, error = int(ExitCode.USAGE), "it does not take these arguments"
+        exit_code, error, said = int(ExitCode.USAGE), "", io.StringIO()
         try:
-            arguments = self.parse_arguments(rest)
+            try:
+                with redirect_stderr(said):
+                    arguments = self.parse_arguments(rest)
+            finally:
+                # argparse says why it ends the process, and nobody else knows.
+                print(said.getvalue(), end="", file=sys.stderr)
+                error = visible(said.getvalue().rstrip("\n").rpartition("\n")[2])
             # What an interrupt leaves: another attempt may end well.
             exit_code, error = int(ExitCode.INTERNAL), f"{self.program}: interrupted"
             exit_code, error = self._run(arguments)

@@ -33,6 +33,8 @@ DEFAULT_CONNECTION = "regroup_spark"
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _GATEWAY = r"https?://[^/@\s]+(/[^@\s]*)?"
 _CATALOG = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_TEN_YEARS = 3_652
+"""Days of the longest time that something may take: Airflow has none without end."""
 _RELEASE = r"\d+(\.\d+){1,3}"
 
 
@@ -53,6 +55,24 @@ def _located(path: str, info: ValidationInfo) -> str:
 def _run_directory(path: str) -> str:
     if "{window}" in path:
         raise ValueError("the window has its own directory; {window} belongs in source only")
+    return path
+
+
+def _without_window(path: str) -> str:
+    if "{window}" in path:
+        raise ValueError("{window} stands for nothing here; it belongs in source and topics")
+    return path
+
+
+def _with_window(path: str) -> str:
+    if found := re.search(r"\{(?!window\})[^{}]*\}", path):
+        raise ValueError(f"{found[0]} stands for nothing; write {{window}} for the window of the run")
+    return path
+
+
+def _directory(path: str) -> str:
+    if _URI.match(path):
+        raise ValueError(f"expected a local directory, found {path!r}; URIs are written whole where paths are")
     return path
 
 
@@ -106,8 +126,13 @@ Text = Annotated[str, Field(pattern=r"\S")]
 Place = Annotated[Text, AfterValidator(_located)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
 Places = Annotated[tuple[Place, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
+Windowed = Annotated[Place, AfterValidator(_with_window)]
+Sources = Annotated[tuple[Windowed, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
 Schedule = Annotated[Text, AfterValidator(_schedule)]
 Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[int, Field(ge=1, le=_TEN_YEARS * 86_400)]
+Minutes = Annotated[int, Field(ge=1, le=_TEN_YEARS * 1_440)]
+Hours = Annotated[int, Field(ge=1, le=_TEN_YEARS * 24)]
 Coordinator = Literal["classic", "new"]
 Severity = Literal["critical", "warning", "info"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -156,12 +181,12 @@ class CompactionSettings(_Section):
     """Options of ``offsets_compact`` for a cluster's log."""
 
     schedule: Schedule = "@weekly"
-    output: Place | None = None
+    output: Annotated[Place, AfterValidator(_without_window)] | None = None
     """Place of compacted logs. Without it, that of the state."""
     expire: bool = True
     offsets_retention_ms: Count | None = None
     delete_retention_ms: Count = 86_400_000
-    approval_hours: Count = 144
+    approval_hours: Hours = 144
     """Hours that it waits for a person when something expires; then nothing is published."""
 
 
@@ -177,12 +202,12 @@ class DrillSettings(_Section):
     recover_command: Text
     server_logs: dict[int, Place] = {}
     """Logs of brokers on the worker, by broker id."""
-    rto_seconds: Count = 60
-    observe_seconds: Count = 60
+    rto_seconds: Seconds = 60
+    observe_seconds: Seconds = 60
     """Seconds that the drill observes at least."""
-    limit_seconds: Count = 600
+    limit_seconds: Seconds = 600
     """Seconds that the drill waits at most for the cluster."""
-    approval_hours: Count = 24
+    approval_hours: Hours = 24
 
     @field_validator("server_logs", mode="before")
     @classmethod
@@ -197,13 +222,13 @@ class RestoreSettings(_Section):
 
     connection: Text
     """Id of the Airflow connection of the cluster."""
-    approval_hours: Count = 24
+    approval_hours: Hours = 24
 
 
 class MetricsSettings(_Section):
     """Places for the metrics of a cluster's newest run: a directory, a Pushgateway, or both."""
 
-    textfile: Place | None = None
+    textfile: Annotated[Place, AfterValidator(_without_window)] | None = None
     pushgateway: Annotated[Text, AfterValidator(_gateway)] | None = None
 
     @model_validator(mode="after")
@@ -227,8 +252,8 @@ class LinkSettings(_Section):
 class TimeoutSettings(_Section):
     """Limits of tasks, which are retried, and of runs, which are not. Waiting for a person has its own hours."""
 
-    task_minutes: Count | None = None
-    run_minutes: Count | None = None
+    task_minutes: Minutes | None = None
+    run_minutes: Minutes | None = None
 
 
 class NotifierSettings(_Section):
@@ -273,7 +298,7 @@ class IcebergSettings(_Section):
 class Defaults(_Section):
     """Keys of a cluster, for every cluster that does not say otherwise."""
 
-    source: Places = ()
+    source: Sources = ()
     """Snapshot: paths or URIs, in which ``{window}`` stands for the window of the run."""
     output: Annotated[Place, AfterValidator(_run_directory)] | None = None
     """Place of published runs."""
@@ -289,7 +314,7 @@ class Defaults(_Section):
     coordinator: Coordinator | None = None
     partial: bool = False
     """Go on past damage, and mark the run as partial."""
-    topics: Place | None = None
+    topics: Windowed | None = None
     """Snapshot of the cluster's topics; may hold ``{window}``, too."""
     rules: Place | None = None
     """Local YAML file with severities, thresholds and mutes of rules."""
@@ -329,26 +354,34 @@ class Defaults(_Section):
             raise ValueError("give either profile or kafka_version")
         if self.coordinator and not self.kafka_version:
             raise ValueError("coordinator only means something together with kafka_version")
+        # A table, which loads nothing heavy.
+        from coordinator_core.errors import UsageError
+        from coordinator_core.releases import chosen_profile
+
+        try:
+            chosen_profile(self.profile or "auto", self.kafka_version, self.coordinator)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         return self
 
 
 class Entry(Defaults):
     """One cluster of the file."""
 
-    source: Annotated[Places, Field(min_length=1)]
+    source: Annotated[Sources, Field(min_length=1)]
     output: Annotated[Place, AfterValidator(_run_directory)]
 
 
 class Document(_Section):
     """The whole file."""
 
-    root: Text = "."
+    root: Annotated[Text, AfterValidator(_directory)] = "."
     """Directory where relative paths start, seen from that of the file."""
     pool: Text = "default_pool"
     """Airflow pool of the tasks of the DAGs on request, which have any cluster; it must exist."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Retries of every task, for trouble of the machinery."""
-    retry_delay_seconds: Annotated[int, Field(ge=0)] = 60
+    retry_delay_seconds: Annotated[int, Field(ge=0, le=_TEN_YEARS * 86_400)] = 60
     """Seconds before the first retry; doubled after each."""
     defaults: Defaults = Defaults()
     clusters: dict[Name, Entry]
@@ -368,8 +401,9 @@ class Document(_Section):
 def _inherited(entry: Any, defaults: dict[str, Any]) -> Any:
     if not isinstance(entry, dict):
         return entry
-    # Profile and release exclude each other: naming one in the entry overrides the other's default.
-    overridden = {"profile", "kafka_version"} if {"profile", "kafka_version"} & set(entry) else set()
+    # Profile and release exclude each other, and a coordinator is that of its release: an entry that names one of them
+    # has none of the defaults.
+    overridden = {"profile", "kafka_version", "coordinator"} if {"profile", "kafka_version"} & set(entry) else set()
     return {**{key: value for key, value in defaults.items() if key not in overridden}, **entry}
 
 

@@ -5,6 +5,7 @@ A file in, values out; :mod:`dags.common.cluster_model` has its keys.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from pydantic import ValidationError
 
 from dags.common import cluster_model
 from dags.common.cluster_model import Document, Entry, shown
+
+log = logging.getLogger(__name__)
 
 CLUSTERS_ENV = "REGROUP_CLUSTERS"
 CLUSTERS_VARIABLE = "regroup_clusters"
@@ -138,9 +141,17 @@ class ClusterNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         name = self.name or context["params"]["cluster"]
+        failed = []
         for settings in load_clusters().clusters[name].notify:
             if settings.when == self.when:
-                settings.made()(context)
+                # One that cannot tell keeps no other one from it.
+                try:
+                    settings.made()(context)
+                except Exception as error:
+                    log.exception("%s has failed", settings.notifier)
+                    failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 def clusters_path() -> Path:
@@ -165,7 +176,8 @@ def load_clusters(path: str | Path | None = None) -> ClusterFile:
         raise ClusterFileError(f"cluster file {file} cannot be read: {error}") from None
     try:
         document = yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
+    # Of a tag that does not fit its value PyYAML raises a bare ValueError.
+    except (yaml.YAMLError, ValueError) as error:
         raise ClusterFileError(f"cluster file {file} is not valid YAML: {error}") from None
 
     if not isinstance(document, dict):
@@ -220,7 +232,16 @@ def _unique_mapping(loader: _UniqueKeys, node: yaml.MappingNode, deep: bool = Fa
     return loader.construct_mapping(node, deep=True)
 
 
+def _time(loader: _UniqueKeys, node: yaml.ScalarNode) -> Any:
+    """A date; the text where there is no such day, so that the key that has it is named, and other entries stay."""
+    try:
+        return loader.construct_yaml_timestamp(node)
+    except ValueError:
+        return node.value
+
+
 _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+_UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", _time)
 
 
 def _told(file: Path, error: ValidationError) -> tuple[list[str], dict[str, str]]:
@@ -245,6 +266,7 @@ _EXPECTED = {
     "string_pattern_mismatch": "expected text, found {found}; quote it if YAML reads it otherwise",
     "int_type": "expected a whole number, found {found}",
     "greater_than_equal": "expected a whole number, at least {ge}, found {found}",
+    "less_than_equal": "expected a whole number, at most {le}, found {found}",
     "bool_type": "expected true or false, found {found}",
     "literal_error": "expected {expected}, found {found}",
     "value_error": "{error}",

@@ -25,7 +25,7 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
     among the arguments or on a disk.
     """
     from coordinator_core.cluster.properties import properties_text
-    from coordinator_core.untrusted import visible, visible_lines
+    from coordinator_core.untrusted import visible
 
     properties = ""
     if connection is not None:
@@ -34,7 +34,7 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
         arguments = (*arguments, "--bootstrap-server", server, "--command-config", "/dev/stdin")
     # A checkout that is not installed is found, too.
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ended = subprocess.run(
+    done_with = subprocess.run(
         [sys.executable, "-m", "coordinator_core", *arguments],
         input=properties,
         capture_output=True,
@@ -42,11 +42,17 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
         check=False,
         env={**os.environ, "PYTHONPATH": places},
     )
-    for line in (ended.stdout + ended.stderr).split("\n"):
+    for line in (done_with.stdout + done_with.stderr).split("\n"):
         log.info("%s", visible(line))
-    if ended.returncode in done:
-        return ended.returncode
-    said = (
-        f"regroup {arguments[0]}: exit code {ended.returncode}: {visible_lines((ended.stderr or ended.stdout).strip())}"
-    )
-    raise AirflowFailException(f"{said} (no retry)") if ended.returncode in (2, 3, 4) else AirflowException(said)
+    if done_with.returncode in done:
+        return done_with.returncode
+    raise ended(f"regroup {arguments[0]}", done_with.returncode, done_with.stderr or done_with.stdout)
+
+
+def ended(program: str, exit_code: int, said: str) -> AirflowException:
+    """The error of a process that has ended with ``exit_code``, with what it ``said``: 2, 3 and 4 come again with a
+    retry, others may not."""
+    from coordinator_core.untrusted import visible_lines
+
+    text = f"{program}: exit code {exit_code}: {visible_lines(said.strip())}"
+    return AirflowFailException(f"{text} (no retry)") if exit_code in (2, 3, 4) else AirflowException(text)

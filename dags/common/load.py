@@ -103,16 +103,21 @@ def offsets_partitions(cluster: Cluster) -> list[str]:
 
 def replay_rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
     """Arguments that choose the coordinator's rules: those of the form over those of the cluster."""
-    if params["profile"]:
-        return ["--profile", params["profile"]]
-    release = params["kafka_version"] or cluster.kafka_version
-    if release:
+    profile, release, coordinator = (params[name] for name in ("profile", "kafka_version", "coordinator"))
+    if profile and (release or coordinator):
+        raise AirflowFailException("give either profile, or kafka_version with coordinator: a profile names both")
+    if not profile and not release:
         # The cluster's coordinator belongs to the cluster's release.
-        coordinator = params["coordinator"] or (None if params["kafka_version"] else cluster.coordinator)
-        return ["--kafka-version", release, *(["--coordinator", coordinator] if coordinator else [])]
-    if params["coordinator"]:
+        profile, release, coordinator = cluster.profile, cluster.kafka_version, coordinator or cluster.coordinator
+    if coordinator and not release:
         raise AirflowFailException("coordinator only means something together with kafka_version")
-    return ["--profile", cluster.profile or "auto"]
+    with final_errors():
+        from coordinator_core.releases import chosen_profile
+
+        chosen_profile(profile or "auto", release, coordinator)
+    if release:
+        return ["--kafka-version", release, *(["--coordinator", coordinator] if coordinator else [])]
+    return ["--profile", profile or "auto"]
 
 
 def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, Any]:

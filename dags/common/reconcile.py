@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
+from dags.common.command import ended
 from dags.common.load import final_errors
 
 log = logging.getLogger(__name__)
@@ -31,17 +32,26 @@ Checked = dict[str, Any]
 
 
 def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]:
-    """The run of the form, else those of the asset events that started this DAG run, else the newest."""
+    """The run of the form, else those of the asset events that started this DAG run, else the newest.
+
+    A run of an event may have been pruned since. It is left out, unless there is no other one.
+    """
+    file = load_clusters()
     if params["run"]:
-        return [params["run"]]
-    named = [event.extra["run"] for event in events if "run" in (event.extra or {})]
-    if named:
-        return list(dict.fromkeys(named))
+        return [file.located(params["run"])]
+    named = dict.fromkeys(event.extra["run"] for event in events if "run" in (event.extra or {}))
     with final_errors():
         from coordinator_core.errors import UsageError
         from coordinator_core.rules.previous import newest_run
+        from coordinator_core.runs.place import is_run
 
-        cluster = load_clusters().clusters[params["cluster"]]
+        there = [run for run in named if is_run(run)]
+        if there:
+            for run in named.keys() - there:
+                log.warning("left out, since it is not there any more: %s", run)
+        if named:
+            return there or list(named)
+        cluster = file.clusters[params["cluster"]]
         newest = newest_run(cluster.output, cluster.name)
         if newest is None:
             raise UsageError(f"{cluster.output} has no published run of cluster {cluster.name!r}")
@@ -197,7 +207,7 @@ def expect(request: Request) -> dict[str, Any]:
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places}
     )
     if done.returncode not in (0, 1):
-        raise AirflowException(f"expectations ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise ended("expectations", done.returncode, done.stderr[-2000:])
     return _expected(request, json.loads(done.stdout))
 
 
@@ -267,6 +277,8 @@ def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
     settings = load_clusters().clusters[cluster_name].metrics
     if settings is None:
         raise AirflowSkipException("the cluster file names no place for metrics")
+    if not checked:
+        raise AirflowSkipException("there is no report")
     with final_errors():
         from coordinator_core import storage
         from coordinator_core.reports.metrics_out import push_metrics, write_textfile

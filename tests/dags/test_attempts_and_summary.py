@@ -82,6 +82,21 @@ def test_a_coordinator_without_a_release_is_refused() -> None:
         replay_rules(PLAIN, {**NOT_ASKED, "coordinator": "new"})
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"profile": "S3", "kafka_version": "4.3.1"}, "give either profile, or kafka_version"),
+        ({"profile": "S3", "coordinator": "new"}, "give either profile, or kafka_version"),
+        ({"profile": "S9"}, "impossible request, so no retry: unknown profile 'S9'"),
+        ({"kafka_version": "9.9"}, "impossible request, so no retry: no rules for Kafka 9.9"),
+        ({"kafka_version": "2.8.0", "coordinator": "new"}, "has only the classic coordinator"),
+    ],
+)
+def test_rules_that_are_none_are_refused(asked: dict[str, str], said: str) -> None:
+    with pytest.raises(AirflowFailException, match=said):
+        replay_rules(PLAIN, {**NOT_ASKED, **asked})
+
+
 def manifest(name: str, place: Path) -> Any:
     return replay_to_run(
         discover([str(path) for path in case(name).paths]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -26,6 +28,7 @@ from dags.common.clusters import (
     BUNDLED_FILE,
     Cluster,
     ClusterFileError,
+    ClusterNotifier,
     clusters_path,
     load_clusters,
 )
@@ -194,16 +197,19 @@ def test_an_entry_wins_over_the_defaults(tmp_path: Path) -> None:
         clusters:
           a: {source: a}
           b: {source: b, kafka_version: "4.3.1", coordinator: null, schedule: null, output: elsewhere}
-          c: {source: c, profile: auto, coordinator: null, compaction: {}}
+          c: {source: c, profile: auto, compaction: {}}
+          d: {source: d, kafka_version: "2.8.0"}
         """,
     )
     clusters = load_clusters(path).clusters
-    a, b, c = clusters.values()
+    a, b, c, d = clusters.values()
     assert (a.kafka_version, a.coordinator, a.schedule) == ("3.9.2", "classic", "@daily")
     assert (b.kafka_version, b.coordinator, b.schedule) == ("4.3.1", None, None)
-    assert (c.profile, c.kafka_version, c.schedule) == ("auto", None, "@daily")
+    assert (c.profile, c.kafka_version, c.coordinator, c.schedule) == ("auto", None, None, "@daily")
+    # A coordinator is that of the release beside it.
+    assert (d.kafka_version, d.coordinator) == ("2.8.0", None)
     assert (b.compaction, c.compaction) == (None, CompactionSettings())
-    assert [Path(cluster.output).name for cluster in clusters.values()] == ["runs", "elsewhere", "runs"]
+    assert [Path(cluster.output).name for cluster in clusters.values()] == ["runs", "elsewhere", "runs", "runs"]
 
 
 def test_the_path_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +275,51 @@ WRONG = {
     "coordinator": (
         f"clusters: {{a: {{{ENTRY}, kafka_version: 3.9.2, coordinator: java}}}}",
         "clusters.a.coordinator: expected 'classic' or 'new', found str 'java'",
+    ),
+    "unknown release": (
+        f"clusters: {{a: {{{ENTRY}, kafka_version: '9.9.9'}}}}",
+        "clusters.a: no rules for Kafka 9.9.9: releases ",
+    ),
+    "unknown profile": (
+        f"clusters: {{a: {{{ENTRY}, profile: S9}}}}",
+        "clusters.a: unknown profile 'S9' (one of: auto, ",
+    ),
+    "a coordinator that the release lacks": (
+        f"clusters: {{a: {{{ENTRY}, kafka_version: 2.8.0, coordinator: new}}}}",
+        "clusters.a: Kafka 2.8.0 has only the classic coordinator",
+    ),
+    "root is a URI": (
+        f"root: s3://b/x\nclusters: {{a: {{{ENTRY}}}}}",
+        "root: expected a local directory, found 's3://b/x'",
+    ),
+    "no such day": (
+        f"clusters: {{a: {{{ENTRY}, start_date: 2026-02-30}}}}",
+        "clusters.a.start_date: expected a date such as 2026-01-31, found str '2026-02-30'",
+    ),
+    "no number": (f"retries: !!int x\nclusters: {{a: {{{ENTRY}}}}}", "is not valid YAML: invalid literal"),
+    "minutes without end": (
+        f"clusters: {{a: {{{ENTRY}, timeouts: {{task_minutes: 100000000000000000}}}}}}",
+        "clusters.a.timeouts.task_minutes: expected a whole number, at most 5258880, found int 1000",
+    ),
+    "hours without end": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 100000000000000000}}}}}}",
+        "clusters.a.compaction.approval_hours: expected a whole number, at most 87648, found int 1000",
+    ),
+    "delay without end": (
+        f"retry_delay_seconds: 100000000000000000\nclusters: {{a: {{{ENTRY}}}}}",
+        "retry_delay_seconds: expected a whole number, at most 315532800, found int 1000",
+    ),
+    "window in a log's place": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{output: 'c/{{window}}'}}}}}}",
+        "clusters.a.compaction.output: {window} stands for nothing here",
+    ),
+    "window in a metrics place": (
+        f"clusters: {{a: {{{ENTRY}, metrics: {{textfile: 't/{{window}}'}}}}}}",
+        "clusters.a.metrics.textfile: {window} stands for nothing here",
+    ),
+    "windows in source": (
+        "clusters: {a: {source: 's/{windows}', output: o}}",
+        "clusters.a.source.0: {windows} stands for nothing; write {window}",
     ),
     "coordinator alone": (
         f"clusters: {{a: {{{ENTRY}, coordinator: new}}}}",
@@ -392,6 +443,19 @@ def test_a_notifier_that_cannot_be_made_is_shown(tmp_path: Path, notifier: str, 
     with pytest.raises(ClusterFileError, match=r"clusters\.c\.notify\.0") as caught:
         load_clusters(written(tmp_path, f"clusters: {{c: {entry}}}"))
     assert said in str(caught.value)
+
+
+def test_a_notifier_that_fails_keeps_no_other_one_from_telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tellers = [
+        f"{{notifier: tests.dags.notifier.Teller, arguments: {{path: {place}, subject: s}}}}"
+        for place in (tmp_path, tmp_path / "told")
+    ]
+    path = written(tmp_path, f"clusters: {{c: {{{ENTRY}, notify: [{', '.join(tellers)}]}}}}")
+    monkeypatch.setenv("REGROUP_CLUSTERS", str(path))
+    context: Any = {"dag_run": SimpleNamespace(state="failed"), "params": {"cluster": "c"}}
+    with pytest.raises(IsADirectoryError):
+        ClusterNotifier("failure").notify(context)
+    assert (tmp_path / "told").read_text() == "failure s: c\n"
 
 
 def test_timeouts_and_pools_of_dags(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,6 +146,8 @@ def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp
     assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later]) == 0
     with pytest.raises(AirflowSkipException, match="there is a newer run"):
         reconcile.metrics("watched", [found])
+    with pytest.raises(AirflowSkipException, match="there is no report"):
+        reconcile.metrics("watched", [])
 
 
 def test_a_run_of_another_cluster_is_not_judged(checked: dict[str, Any]) -> None:
@@ -152,6 +155,33 @@ def test_a_run_of_another_cluster_is_not_judged(checked: dict[str, Any]) -> None
     assert request["run"] == checked["run"]
     with pytest.raises(AirflowFailException, match=r"so no retry: \S+/w/r is a run of cluster 'c', not of 'plain'"):
         reconcile.requests("plain", [checked["run"]])
+
+
+def test_a_run_of_an_event_that_is_gone_holds_no_other(
+    checked: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    form = {"run": None, "cluster": "c"}
+    gone = f"{checked['run']}-pruned"
+    events = [SimpleNamespace(extra={"run": run}) for run in (gone, checked["run"], checked["run"])]
+    assert reconcile.runs_to_check(form, events) == [checked["run"]]
+    assert f"left out, since it is not there any more: {gone}" in caplog.text
+    with pytest.raises(AirflowFailException, match="-pruned is not a published run"):
+        reconcile.requests("c", reconcile.runs_to_check(form, events[:1]))
+    with pytest.raises(AirflowFailException, match="-pruned is not a published run"):
+        reconcile.requests("c", reconcile.runs_to_check(form | {"run": gone}, []))
+
+
+def test_a_run_of_the_form_is_found_from_the_root_of_the_file(checked: dict[str, Any], tmp_path: Path) -> None:
+    form = {"run": str(Path(checked["run"]).relative_to(tmp_path)), "cluster": "c"}
+    assert reconcile.runs_to_check(form, []) == [checked["run"]]
+
+
+def test_expectations_that_cannot_be_evaluated_are_not_tried_again(checked: dict[str, Any], tmp_path: Path) -> None:
+    result = tmp_path / "rules.json"
+    result.write_text(json.dumps({"findings": str(tmp_path / "no\x1b[31m")}))
+    request = {"run": checked["run"], "result": str(result), "directory": str(tmp_path)}
+    with pytest.raises(AirflowFailException, match=r"expectations: exit code 2: .+\\x1b.+ \(no retry\)"):
+        reconcile.expect(request)
 
 
 def test_without_a_run_in_the_form_the_newest_is_looked_at(checked: dict[str, Any], tmp_path: Path) -> None:

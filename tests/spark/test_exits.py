@@ -34,11 +34,14 @@ def test_an_interrupt_is_no_fault_of_the_arguments(tmp_path: Path) -> None:
     assert (left["exit_code"], left["error"]) == (ExitCode.INTERNAL, "app: interrupted")
 
 
-def test_arguments_that_are_not_taken_are_a_fault(tmp_path: Path) -> None:
+def test_arguments_that_are_not_taken_are_a_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outcome = tmp_path / "outcome.json"
     with pytest.raises(SystemExit):
         App("app", taken, interrupted).run(["--outcome", str(outcome), "--unknown"])
-    assert json.loads(outcome.read_text())["exit_code"] == ExitCode.USAGE
+    left = json.loads(outcome.read_text())
+    assert left["exit_code"] == ExitCode.USAGE
+    assert left["error"].endswith("error: unrecognized arguments: --unknown")
+    assert capfd.readouterr().err.splitlines()[-1] == left["error"]
 
 
 @pytest.mark.parametrize("code, expected", [(errno.ENOSPC, ExitCode.APPLY_FAILED), (errno.ENOENT, ExitCode.INTERNAL)])
