@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from coordinator_core.cli.not_here import check_groups
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -52,8 +53,9 @@ def describe_command(
     """
     # Text shows no metadata.
     metadata = LongTexts() if output_format is Format.JSON else None
+    selection = _selection(groups, all_groups, topics)
     source = load_source(paths, options, long_texts=metadata)
-    selection = _selection(source, groups, all_groups, topics)
+    check_groups(source, groups, paths, options)
     topics_file = topics_file or found_beside(paths).topics
     document = describe(
         source.states,
@@ -109,12 +111,14 @@ def list_command(
     options: ReplayOptions,
 ) -> int:
     """Groups with their type and state."""
+    selection = _selection(groups, all_groups, topics)
     source = load_source(paths, options)
+    check_groups(source, groups, paths, options)
     rows = listing(
         source.states,
         profile=source.profile,
         known_topic_names=source.topic_names,
-        selection=_selection(source, groups, all_groups, topics),
+        selection=selection,
     )
     if output_format is Format.JSON:
         write_json(rows)
@@ -124,10 +128,9 @@ def list_command(
     return _exit_code(source)
 
 
-def _selection(source: ReplayedSource, groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]) -> Selection:
+def _selection(groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]) -> Selection:
     if groups and all_groups:
         raise click.UsageError("--group and --all-groups exclude each other")
-    source.check_groups(groups)
     return Selection(frozenset(groups) if groups else None, frozenset(topics) if topics else None)
 
 

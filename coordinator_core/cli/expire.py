@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from coordinator_core.cli.not_here import check_groups
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -59,7 +60,7 @@ def expire_command(
     source = load_source(paths, options)
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     retention_ms = offsets_retention_ms or source.profile.expiry.default_offsets_retention_ms
-    source.check_groups((*groups, *rebalancing))
+    check_groups(source, (*groups, *rebalancing), paths, options)
     plans = [
         plan_expiry(
             state,

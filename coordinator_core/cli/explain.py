@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from coordinator_core.cli.not_here import elsewhere_of_log, why_not_here
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
 from coordinator_core.errors import UsageError
@@ -35,7 +36,10 @@ def explain_command(
     ]
     warn_about_damage(damage, options.on_damage)
     if not events:
-        raise UsageError(f"no record in this log concerns group {group_id!r}" + (f", topic {topic}" if topic else ""))
+        if topic is None:
+            raise UsageError(why_not_here(group_id, paths, snapshot, profile, options))
+        absent = f"no record in this log concerns group {group_id!r}, topic {topic}"
+        raise UsageError("; ".join((absent, *elsewhere_of_log(group_id, paths, snapshot, options))))
     match output_format:
         case Format.JSON:
             write_json([asdict(event) for event in events])

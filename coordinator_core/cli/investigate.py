@@ -99,17 +99,7 @@ def investigate_command(
     known = {group.group_id for group in found.groups}
     for group_id in groups:
         if group_id not in known:
-            raise UsageError(
-                why_not_here(
-                    group_id,
-                    snapshot,
-                    profile=profile,
-                    num_partitions=options.offsets_topic_num_partitions,
-                    topology=brokers,
-                    topics=topics,
-                    on_damage=options.on_damage,
-                )
-            )
+            raise UsageError(why_not_here(group_id, paths, snapshot, profile, options, topology=brokers, topics=topics))
     if wanted is not None:
         found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
         note(f"regroup: looked for {', '.join(wanted)}")

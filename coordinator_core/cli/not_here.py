@@ -1,11 +1,16 @@
-"""Why a group that people look for is in no record of a log."""
+"""Why a group that people look for is in no record of a log: most often its offsets partition was not copied."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import gcd
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from coordinator_core.cli.options import ReplayOptions
+from coordinator_core.cli.source import ReplayedSource
+from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
     number_of_partitions,
@@ -16,25 +21,115 @@ from coordinator_core.history.model import OriginKind
 from coordinator_core.history.origins import kind_of_group
 from coordinator_core.history.read import read_history
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import OFFSETS_TOPIC, Snapshot
+from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Loader, Profile, every_profile
-from coordinator_core.rules.topics import Topics
+from coordinator_core.replay.writer import KAFKA
+from coordinator_core.rules.beside import beside_log
+from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.runs.local import merged_partitions
-from coordinator_core.topology import Topology
+from coordinator_core.runs.place import is_one_run
+from coordinator_core.runs.read import open_run
+from coordinator_core.topology import Topology, load_topology
+
+Placed = Iterable[tuple[int, Collection[str]]]
+"""Offsets partitions of a log, and the groups in each."""
+
+
+class Count(NamedTuple):
+    """Number of offsets partitions, and who says so; ``None`` where the groups lie as no number has them."""
+
+    number: int
+    told_by: str | None
+
+
+def offsets_partitions(
+    paths: Sequence[str],
+    options: ReplayOptions,
+    placed: Callable[[], Placed],
+    *,
+    topology: Topology | None = None,
+    topics: Topics | None = None,
+) -> Count:
+    """How many partitions the offsets topic of a source has: as was given, as a run or a file beside a log says, or as
+    the groups lie. ``topology`` and ``topics`` go before the files."""
+    if options.offsets_topic_num_partitions is not None:
+        return Count(options.offsets_topic_num_partitions, "as was given")
+    if is_one_run(paths):
+        manifest = open_run(paths[0]).manifest
+        is_kafka = manifest.get("written_by", KAFKA) == KAFKA
+        return Count(int(manifest["offsets_topic_num_partitions"]), "as the run has them" if is_kafka else None)
+    beside = beside_log(paths)
+    if topology is None and beside.topology is not None:
+        topology = load_topology(beside.topology)
+    infos = None if topology is None else topology.offsets_partitions
+    if not infos:
+        if topics is None and beside.topics is not None:
+            topics = read_topics(beside.topics)
+        infos = None if topics is None else topics.offsets_topic.partitions
+    if infos:
+        return Count(len(infos), "as the cluster told")
+    divisor = least = 0
+    for number, group_ids in placed():
+        least = max(least, number + 1)
+        divisor = gcd(divisor, placement_divisor([*group_ids], number))
+    found = number_of_partitions(divisor, max(least, 1))
+    if found is None:
+        return Count(max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), None)
+    is_default = found == DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    return Count(found, "the default" if is_default else "as the groups in this log lie")
+
+
+def elsewhere(group_id: str, held: Collection[int], count: Count) -> tuple[str, ...]:
+    """Where the records of a group are, unless ``held``, the offsets partitions that are there, have that one."""
+    home = partition_for(group_id, count.number)
+    if home in held or count.told_by is None:
+        return ()
+    return (
+        f"of {count.number} offsets partitions, {count.told_by}, its records are in {home}, which is not in this log",
+    )
+
+
+def check_groups(
+    source: ReplayedSource, group_ids: Iterable[str], paths: Sequence[str], options: ReplayOptions
+) -> None:
+    """Raises :class:`UsageError` for a group that has neither records nor committed offsets."""
+    known = {group_id for state in source.states for group_id in state.groups}
+    known |= {offset_key.group_id for state in source.states for offset_key in state.orphaned()}
+    for group_id in group_ids:
+        if group_id not in known:
+            count = offsets_partitions(paths, options, source.placed)
+            said = (f"Consumer group {group_id!r} does not exist in this log", *elsewhere(group_id, source.held, count))
+            raise UsageError("; ".join(said))
+
+
+def elsewhere_of_log(
+    group_id: str,
+    paths: Sequence[str],
+    snapshot: Snapshot,
+    options: ReplayOptions,
+    *,
+    topology: Topology | None = None,
+    topics: Topics | None = None,
+) -> tuple[str, ...]:
+    """:func:`elsewhere` of a log that was not replayed whole: of ``snapshot``, which is that of ``paths``."""
+    count = offsets_partitions(
+        paths, options, lambda: _placed(snapshot, options.on_damage), topology=topology, topics=topics
+    )
+    return elsewhere(group_id, {log.offsets_partition for log in snapshot.partitions}, count)
 
 
 def why_not_here(
     group_id: str,
+    paths: Sequence[str],
     snapshot: Snapshot,
-    *,
     profile: Profile,
-    num_partitions: int | None,
-    topology: Topology | None,
-    topics: Topics | None,
-    on_damage: OnDamage,
+    options: ReplayOptions,
+    *,
+    topology: Topology | None = None,
+    topics: Topics | None = None,
 ) -> str:
-    """What to tell of a group of which ``profile`` has found no record; ``num_partitions`` where it was given."""
-    newest = [one for one in every_profile() if one.loader is Loader.JAVA][-1]
+    """What to tell of a group of which ``profile`` has found no record in ``snapshot``, which is that of ``paths``."""
+    newest = _newest()
     for log in snapshot.partitions:
         found = read_history(
             log,
@@ -42,7 +137,7 @@ def why_not_here(
             groups=[group_id],
             deletions=None,
             topic_names=snapshot.topic_names,
-            on_damage=on_damage,
+            on_damage=options.on_damage,
             damage=[],
         )
         if group_id in found.groups:
@@ -51,13 +146,9 @@ def why_not_here(
                 f"{log.offsets_partition} are of types that it does not load; give the release that wrote them "
                 f"(--kafka-version {newest.release})"
             )
-    count, told_by = _partitions_of(snapshot, newest, num_partitions, topology, topics, on_damage)
-    home = partition_for(group_id, count)
     absent = f"no record in this log concerns group {group_id!r}"
-    if home not in {log.offsets_partition for log in snapshot.partitions}:
-        return (
-            f"{absent}; of {count} offsets partitions, {told_by}, its records are in {home}, which is not in this log"
-        )
+    if away := elsewhere_of_log(group_id, paths, snapshot, options, topology=topology, topics=topics):
+        return "; ".join((absent, *away))
     reasons = "its id is written differently, it is in another cluster, or it went and the cleaner took all of it"
     kind = kind_of_group(group_id)
     if kind in (OriginKind.FLINK, OriginKind.SPARK):
@@ -68,33 +159,15 @@ def why_not_here(
     return f"{absent}; clients that keep their offsets elsewhere neither join nor commit; or {reasons}"
 
 
-def _partitions_of(
-    snapshot: Snapshot,
-    newest: Profile,
-    asked: int | None,
-    topology: Topology | None,
-    topics: Topics | None,
-    on_damage: OnDamage,
-) -> tuple[int, str]:
-    """Number of offsets partitions, and who says so."""
-    if asked is not None:
-        return asked, "as was given"
-    described = None if topology is None else topology.topics.get(OFFSETS_TOPIC)
-    infos = () if described is None else described.partitions
-    if not infos and topics is not None:
-        infos = topics.offsets_topic.partitions
-    if infos:
-        return len(infos), "as the cluster told"
-    divisor = least = 0
-    for merged in merged_partitions(snapshot, newest, on_damage=on_damage):
+def _newest() -> Profile:
+    """The rules that know most types of records."""
+    return [one for one in every_profile() if one.loader is Loader.JAVA][-1]
+
+
+def _placed(snapshot: Snapshot, on_damage: OnDamage) -> Placed:
+    for merged in merged_partitions(snapshot, _newest(), on_damage=on_damage):
         partition = merged[0]
         group_ids = set(partition.groups)
         for block in partition.offsets.blocks():
             group_ids.update(pc.unique(block["group_id"]).to_pylist())
-        if group_ids:
-            least = max(least, partition.offsets_partition + 1)
-            divisor = gcd(divisor, placement_divisor(sorted(group_ids), partition.offsets_partition))
-    found = number_of_partitions(divisor, max(least, 1))
-    if found is None or found == DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS:
-        return DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, "the default"
-    return found, "as the groups in this log lie"
+        yield partition.offsets_partition, sorted(group_ids)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any
 
 import click
 
 from coordinator_core import storage
+from coordinator_core.cli.not_here import Count, elsewhere, offsets_partitions
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -26,10 +26,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
-    DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
-    number_of_partitions,
     partition_for,
-    placement_divisor,
 )
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.history.model import PartitionHistory
@@ -74,13 +71,10 @@ from coordinator_core.restore.target import (
     topics_of,
     with_records,
 )
-from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.runs.local import check_source
-from coordinator_core.runs.place import is_one_run, is_run
-from coordinator_core.runs.read import open_run
-from coordinator_core.topology import load_topology
+from coordinator_core.runs.place import is_run
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 
@@ -382,7 +376,12 @@ def _wanted(
         texts = LongTexts()
         source = load_source(paths, options, long_texts=texts)
         states, ids = source.states, _ids(source.topic_names)
-        return wanted_of(states, ids, cluster_id, _offsets_partitions(paths, states, options), groups, texts), name
+        count = offsets_partitions(paths, options, source.placed)
+        wanted = wanted_of(states, ids, cluster_id, count.number, groups, texts)
+        warned = dict(wanted.warnings)
+        for group_id in _absent(groups, wanted):
+            warned[group_id] = (*elsewhere(group_id, source.held, count), *warned.get(group_id, ()))
+        return replace(wanted, warnings=warned), name
     snapshot, log_options = open_log(paths, options)
     damage = list(check_source(snapshot, log_options.on_damage))
     profile = profile_of(snapshot, log_options)
@@ -407,11 +406,16 @@ def _at(
         states, steps = states_at(
             logs, profile, time_ms=point.time_ms, before=point.before, on_damage=options.on_damage, damage=damage
         )
-        number = _offsets_partitions(paths, states, options)
-        wanted = wanted_of(states, {}, cluster_id, number, groups)
+        count = _offsets_partitions(paths, states, options)
+        held = {log.offsets_partition for log in logs}
+        wanted = wanted_of(states, {}, cluster_id, count.number, groups)
         warned = dict(wanted.warnings)
-        for group_id in set(groups) - {key.group_id for key in wanted.positions}:
-            warned[group_id] = (*warned.get(group_id, ()), *_steps_of_absent(group_id, steps, states, number))
+        for group_id in _absent(groups, wanted):
+            warned[group_id] = (
+                *elsewhere(group_id, held, count),
+                *warned.get(group_id, ()),
+                *_steps_of_absent(group_id, steps, states, count.number),
+            )
         return replace(wanted, steps=steps, warnings=warned)
     beside = found_beside(paths)
     topics = None if beside.topics is None else read_topics(beside.topics)
@@ -419,12 +423,14 @@ def _at(
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
     explanations = [one for one in told.explanations if groups or one.severity > Severity.INFO]
-    offsets_partitions = _offsets_partitions(paths, told.histories, options)
-    explanations, warnings = at_home(explanations, told.histories, offsets_partitions)
+    count = _offsets_partitions(paths, told.histories, options)
+    explanations, warnings = at_home(explanations, told.histories, count.number)
     incidents = incidents_of(explanations)
     if not incidents:
         why = "regroup investigate finds nothing in this log that took offsets from these groups"
-        raise UsageError("; ".join([why, *(said for some in warnings.values() for said in some)]))
+        held = {log.offsets_partition for log in logs}
+        away = (said for group_id in groups for said in elsewhere(group_id, held, count))
+        raise UsageError("; ".join([why, *away, *(said for some in warnings.values() for said in some)]))
     return wanted_before(logs, profile, incidents, cluster_id, warnings, on_damage=options.on_damage, damage=[])
 
 
@@ -438,22 +444,8 @@ def _point_name(point: _Point) -> str:
 
 def _offsets_partitions(
     paths: Sequence[str], states: Sequence[PartitionState | PartitionHistory], options: ReplayOptions
-) -> int:
-    """How many partitions the offsets topic of a source has: as was given, as a run or a file beside a log says, or as
-    the groups lie."""
-    if options.offsets_topic_num_partitions is not None:
-        return options.offsets_topic_num_partitions
-    if is_one_run(paths):
-        return int(open_run(paths[0]).manifest["offsets_topic_num_partitions"])
-    beside = beside_log(paths)
-    infos = None if beside.topology is None else load_topology(beside.topology).offsets_partitions
-    if not infos and beside.topics is not None:
-        infos = read_topics(beside.topics).offsets_topic.partitions
-    if infos:
-        return len(infos)
-    divisor = gcd(*(placement_divisor([*state.groups], state.offsets_partition) for state in states))
-    least = max((state.offsets_partition for state in states), default=0) + 1
-    return number_of_partitions(divisor, least) or max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS)
+) -> Count:
+    return offsets_partitions(paths, options, lambda: ((state.offsets_partition, state.groups) for state in states))
 
 
 def _ids(names: Mapping[str, str]) -> dict[str, str]:
@@ -482,6 +474,11 @@ def _chosen(wanted: Wanted, groups: Sequence[str], topics: Topics, delete_others
         whose = " of these groups" if groups else ""
         raise UsageError(f"the source has no committed offset{whose} of --topic {topic}")
     return replace(wanted, positions=chosen)
+
+
+def _absent(groups: Sequence[str], wanted: Wanted) -> set[str]:
+    """The groups that have no offset at the point."""
+    return set(groups) - {key.group_id for key in wanted.positions}
 
 
 def _steps(wanted: Wanted, groups: Sequence[str]) -> list[str]:
@@ -554,12 +551,12 @@ def _replayed(
     if topics_file is None:
         own = [storage.join(path, TOPICS_FILE) for path in paths]
         topics_file = next((path for path in own if storage.exists(path)), None)
-    offsets_partitions = _offsets_partitions(paths, source.states, options)
-    check_places(source.states, offsets_partitions, groups or ())
+    number = offsets_partitions(paths, options, source.placed).number
+    check_places(source.states, number, groups or ())
     return Target(
         name=", ".join(paths),
         cluster_id=cluster_of(paths),
-        groups=groups_of(source.states, _ids(source.topic_names), place_of(offsets_partitions), texts),
+        groups=groups_of(source.states, _ids(source.topic_names), place_of(number), texts),
         topics=None if topics_file is None else topics_of(read_topics(topics_file)),
-        offsets_partitions=offsets_partitions,
+        offsets_partitions=number,
     )

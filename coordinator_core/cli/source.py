@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -35,14 +35,13 @@ class ReplayedSource:
     now_ms: int
     partial: bool
     topic_names: dict[str, str]
+    held: frozenset[int]
+    """Offsets partitions that are there: also those without a record, of which there may be no state."""
 
-    def check_groups(self, group_ids: Iterable[str]) -> None:
-        """Raises :class:`UsageError` for a group that has neither records nor committed offsets."""
-        known = {group_id for state in self.states for group_id in state.groups}
-        known |= {offset_key.group_id for state in self.states for offset_key in state.orphaned()}
-        for group_id in group_ids:
-            if group_id not in known:
-                raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
+    def placed(self) -> Iterator[tuple[int, Collection[str]]]:
+        """Offsets partitions that are there, and the groups in each."""
+        groups = {state.offsets_partition: state.groups for state in self.states}
+        return ((number, groups.get(number, ())) for number in sorted(self.held))
 
 
 def load_source(paths: Sequence[str], options: ReplayOptions, *, long_texts: LongTexts | None = None) -> ReplayedSource:
@@ -68,7 +67,8 @@ def load_source(paths: Sequence[str], options: ReplayOptions, *, long_texts: Lon
     )
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
-    return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
+    held = frozenset(log.offsets_partition for log in snapshot.partitions)
+    return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names, held)
 
 
 @contextmanager
@@ -176,4 +176,5 @@ def _from_run(run: Run, options: ReplayOptions, long_texts: LongTexts | None) ->
         raise already_replayed(run)
     states = run.states(whole_metadata=False, long_texts=long_texts)
     warn_about_load_failures(states, run.profile)
-    return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)
+    held = frozenset(map(int, run.manifest["cut"]))
+    return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names, held)

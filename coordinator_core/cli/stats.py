@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from coordinator_core.cli.not_here import elsewhere, offsets_partitions
 from coordinator_core.cli.options import (
     Finite,
     Format,
@@ -83,7 +84,9 @@ def stats_command(
     known = {group_id for item in partitions for group_id in item.totals.groups}
     for group_id in groups:
         if group_id not in known:
-            raise UsageError(f"no record in this log concerns group {group_id!r}")
+            count = offsets_partitions(paths, options, source.placed)
+            absent = f"no record in this log concerns group {group_id!r}"
+            raise UsageError("; ".join((absent, *elsewhere(group_id, source.held, count))))
     document = stats_document(
         partitions,
         profile=source.profile.label,

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from coordinator_core.cli.not_here import check_groups
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -81,7 +82,7 @@ def whatif_command(
         raise UsageError("--group and --no-upgrades go with --to")
     refuse_other_rules(paths)
     source = load_source(paths, options)
-    source.check_groups((*groups, *changes["delete_group"]))
+    check_groups(source, (*groups, *changes["delete_group"]), paths, options)
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
     today_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms

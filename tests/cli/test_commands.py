@@ -273,3 +273,36 @@ def test_an_empty_path_is_not_the_working_directory(
     assert (code, out) == (2, "")
     assert "an empty path" in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("source", ["snapshot", "run"])
+def test_a_group_whose_offsets_partition_was_not_copied_is_told_as_that(
+    source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = case("k431-txn").paths[0]
+    place, rules = str(log / "__consumer_offsets-2"), ["--kafka-version", "4.3.1"]
+    if source == "run":
+        published = ["--output", str(tmp_path), "--cluster", "c", "--offsets-topic-num-partitions", "50", *rules]
+        assert outcome(["replay", place, *published], capfd)[0] == 0
+        (manifest,) = tmp_path.glob("c/*/*/manifest.json")
+        place, rules = str(manifest.parent), []
+    told = "as the run has them" if source == "run" else "the default"
+    away = f"; of 50 offsets partitions, {told}, its records are in 40, which is not in this log\n"
+    target = ["--against", str(log)]
+    for command, first in (
+        (["describe", place], "Consumer group 'x-plain-after' does not exist in this log"),
+        (["list", place], "Consumer group 'x-plain-after' does not exist in this log"),
+        (["expire", place], "Consumer group 'x-plain-after' does not exist in this log"),
+        (["stats", place], "no record in this log concerns group 'x-plain-after'"),
+        (["explain", place], "no record in this log concerns group 'x-plain-after'"),
+        (["explain", place, "--topic", "t"], "no record in this log concerns group 'x-plain-after', topic t"),
+        (["investigate", place], "no record in this log concerns group 'x-plain-after'"),
+        (["restore", "plan", place, *target], "the source has no committed offset of group 'x-plain-after'"),
+        (
+            ["restore", "plan", place, *target, "--at-time", "1795260000000"],
+            "the source has no committed offset of group 'x-plain-after'",
+        ),
+    ):
+        code, out, err = outcome([*command, "--group", "x-plain-after", *rules], capfd)
+        assert (code, out) == (2, ""), command
+        assert err.endswith(f"regroup: error: {first}{away}"), command
