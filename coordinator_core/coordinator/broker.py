@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.api_versions import api_versions
-from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.errors import ApiError, AppendError, Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
@@ -25,7 +25,7 @@ from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.coordinator.transactions import Transactions
+from coordinator_core.coordinator.transactions import Producer, Transactions
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases.requests import RequestRules
 
@@ -73,12 +73,17 @@ class Cluster:
             self._write_marker,
             new_producer_id,
             settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            settings.transaction_max_timeout_ms,
             version_2=java,
         )
 
     def _write_marker(self, partition: int, producer_id: int, epoch: int, commit: bool) -> None:
         """Append a marker, and tell the coordinator of the partition; one that loads will read it."""
-        self.log.append_marker(partition, producer_id, epoch, commit, self.clock.now_ms)
+        try:
+            self.log.append_marker(partition, producer_id, epoch, commit, self.clock.now_ms)
+        except AppendError:
+            # Nobody tries again: the transaction stays open in this partition.
+            return
         for broker in self.brokers:
             if broker.coordinator.manager.partitions.get(partition) is LoadState.OWNED:
                 broker.coordinator.complete_transaction(producer_id, partition, commit)
@@ -179,9 +184,10 @@ class Broker:
                 )
             case requests.StreamsGroupHeartbeat() | requests.StreamsGroupDescribe():
                 return self._streams(client, request)
-            case requests.InitProducerId():
+            case requests.InitProducerId(transactional_id, timeout_ms, producer_id, producer_epoch):
+                producer = Producer(producer_id, producer_epoch)
                 return replies.ProducerReply(
-                    *self.transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms)
+                    *self.transactions.init_producer_id(transactional_id, timeout_ms, producer)
                 )
             case requests.AddOffsetsToTxn(transactional_id, producer_id, producer_epoch, group_id):
                 partition = coordinator.manager.partition_for(group_id)
@@ -343,12 +349,20 @@ class Broker:
     # Transactions and topics
 
     def _verify(self, request: requests.TxnOffsetCommit, version: int) -> Errors:
+        """The partition must be in the transaction: one in which it is open is not asked for again.
+
+        Source: ``UnifiedLog.maybeStartTransactionVerification``.
+        """
+        partition = self.coordinator.manager.partition_for(request.group_id)
+        by_epoch = self.coordinator.rules.verifies_epochs
+        producer = self.cluster.log.producers.get((partition, request.producer_id))
+        if producer is not None:
+            if producer.is_open and (producer.epoch == request.producer_epoch or not by_epoch):
+                return Errors.NONE
+            if by_epoch and producer.epoch > request.producer_epoch:
+                return Errors.INVALID_PRODUCER_EPOCH
         return self.transactions.verify(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            self.coordinator.manager.partition_for(request.group_id),
-            version,
+            request.transactional_id, request.producer_id, request.producer_epoch, partition, version
         )
 
     def _delete_topics(self, request: requests.DeleteTopics) -> replies.Reply:

@@ -59,6 +59,14 @@ class LogRecord:
         return len(self.key) + len(self.value or b"")
 
 
+class ProducerState(NamedTuple):
+    """What a partition knows of a producer (``ProducerStateEntry``)."""
+
+    epoch: int
+    is_open: bool
+    """Whether it has a transaction there that no marker has ended."""
+
+
 @dataclass(slots=True)
 class OffsetsLog:
     """The partitions of the offsets topic, as all replicas have them.
@@ -68,6 +76,8 @@ class OffsetsLog:
 
     refuse: Callable[[int, Sequence[Record]], Errors | None] = lambda _partition, _records: None
     partitions: dict[int, list[LogRecord]] = field(default_factory=dict)
+    producers: dict[tuple[int, int], ProducerState] = field(default_factory=dict)
+    """By partition and producer id."""
 
     def append(
         self,
@@ -82,6 +92,8 @@ class OffsetsLog:
         error = self.refuse(partition, records)
         if error is not None:
             raise AppendError(error)
+        if producer_id != NO_PRODUCER_ID:
+            self._keep_producer(partition, producer_id, ProducerState(producer_epoch, True))
         log = self.partitions.setdefault(partition, [])
         base = len(log)
         for offset, to_append in enumerate(records, base):
@@ -104,7 +116,8 @@ class OffsetsLog:
     def append_marker(
         self, partition: int, producer_id: int, producer_epoch: int, commit: bool, timestamp_ms: int
     ) -> None:
-        """Append the marker that ends a transaction."""
+        """Append the marker that ends a transaction; :class:`AppendError` for one of an older epoch."""
+        self._keep_producer(partition, producer_id, ProducerState(producer_epoch, False))
         log = self.partitions.setdefault(partition, [])
         log.append(
             LogRecord(
@@ -119,6 +132,13 @@ class OffsetsLog:
                 control="COMMIT" if commit else "ABORT",
             )
         )
+
+    def _keep_producer(self, partition: int, producer_id: int, producer: ProducerState) -> None:
+        """``ProducerAppendInfo.checkProducerEpoch``."""
+        known = self.producers.get((partition, producer_id), producer)
+        if producer.epoch < known.epoch:
+            raise AppendError(Errors.INVALID_PRODUCER_EPOCH)
+        self.producers[partition, producer_id] = producer
 
     def read(self, partition: int, buffer_size: int) -> Iterator[list[LogRecord]]:
         """The partition from start to end in buffers of whole batches, at least one batch each.

@@ -257,8 +257,12 @@ class ConsumerGroupDescribe:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    transactional_id: str
+    """``InitProducerIdRequest``; -1 as producer id and epoch: a producer that has none yet."""
+
+    transactional_id: str | None
     transaction_timeout_ms: Int32
+    producer_id: int = -1
+    producer_epoch: Int16 = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class BrokerSettings:
     group_streams_acceptable_recovery_lag: _Natural = 10_000
     group_streams_num_warmup_replicas: _Natural = 2
     transaction_abort_timed_out_transaction_cleanup_interval_ms: _Positive = 10_000
+    transaction_max_timeout_ms: _Positive = 900_000
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerSettings:

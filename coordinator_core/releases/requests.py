@@ -66,6 +66,9 @@ class RequestRules:
     unknown_subscription_is_all: bool
     missing_group_is_an_error_since: int | None
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
+    verifies_epochs: bool
+    """The transaction coordinator is not asked about a commit whose producer has a transaction open in the partition by
+    that epoch, nor about one of an older epoch, which is refused; else about none of a producer with an open one."""
     api_versions: ApiVersions
     emptied_group_is_assigned: bool = False
     """The last member that leaves a group with epochs makes the group's epoch that of the target assignment, too."""
@@ -74,7 +77,7 @@ class RequestRules:
     transactions_keep_topic_ids: bool = False
     """Offsets of transactions are written with the id of their topic."""
     readmits_known_members: bool = False
-    """A full group takes a static member that comes back, and a streams group a member that it has: others always do."""
+    """A full group takes a static member that comes back, and a streams group a member that it has, as others do."""
     modern_groups: bool = False
     """Consumer, share and streams groups were compared with brokers."""
     streams: StreamsRules = StreamsRules()
@@ -90,6 +93,7 @@ CLASSIC_3_9: Final = RequestRules(
     unset_protocol_matches=False,
     unknown_subscription_is_all=True,
     missing_group_is_an_error_since=None,
+    verifies_epochs=False,
     api_versions=ApiVersions(
         "0:0-11 1:0-17 2:0-9 3:0-12 8:0-9 9:0-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-5 16:0-5 17:0-1 "
         "18:0-4 19:0-7 20:0-6 21:0-2 22:0-5 23:0-4 24:0-5 25:0-4 26:0-4 27:0-1 28:0-4 29:0-3 30:0-3 "
@@ -111,6 +115,7 @@ NEW_4_3: Final = RequestRules(
     unset_protocol_matches=True,
     unknown_subscription_is_all=False,
     missing_group_is_an_error_since=6,
+    verifies_epochs=True,
     api_versions=ApiVersions(
         "0:0-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 "
         "17:0-1 18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-2 28:0-5 29:1-3 "

@@ -25,7 +25,6 @@ LOAD_IN_PROGRESS, NOT_COORDINATOR = 14, 16
 _REMOVING = frozenset(
     {"DeleteGroups", "OffsetDelete", "DeleteTopics", "JoinGroup", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat"}
 )
-_ENDING = frozenset({"EndTxn", "InitProducerId"})
 _SILENT = frozenset({"Heartbeat", "FindCoordinator", "ListGroups"})
 """APIs that answer without an error while a partition is not there or is loading."""
 _INVALID_SESSION_TIMEOUT = 26
@@ -50,9 +49,14 @@ def observed(trace: Trace) -> Given:
 
 def _sweep_t(trace: Trace, end_t: float) -> float | None:
     """The time of a tombstone that no request caused; any time where sweeps ran and removed nothing."""
-    found = _uncaused(trace, _REMOVING, _is_group_tombstone)
+    sent = [line.t for line in trace.of_kind("send") if line.fields["api"] in _REMOVING]
+    for line in trace.of_kind("records"):
+        for record in line.fields["records"]:
+            caused = any(0 <= record["t"] + 1 - t <= CAUSE_MS for t in sent)
+            if _is_group_tombstone(record) and not caused:
+                return float(record["t"])
     ran = trace.settings.offsets_retention_check_interval_ms < end_t
-    return 0.0 if found is None and ran else found
+    return 0.0 if ran else None
 
 
 def _is_group_tombstone(record: Json) -> bool:
@@ -61,17 +65,45 @@ def _is_group_tombstone(record: Json) -> bool:
 
 
 def _transaction_cleanup_t(trace: Trace) -> float | None:
-    """The time of an ABORT that no request caused."""
-    return _uncaused(trace, _ENDING, lambda record: record.get("control") == "ABORT")
-
-
-def _uncaused(trace: Trace, causes: frozenset[str], wanted: Any) -> float | None:
-    sent = [line.t for line in trace.of_kind("send") if line.fields["api"] in causes]
+    """The time of an ABORT that no request caused: its transaction was begun, and no request ended it since."""
+    requests = _transaction_requests(trace)
     for line in trace.of_kind("records"):
         for record in line.fields["records"]:
-            if wanted(record) and not any(0 <= record["t"] + 1 - t <= CAUSE_MS for t in sent):
-                return float(record["t"])
+            if record.get("control") == "ABORT":
+                earlier = [ends for t, ends in requests.get(record.get("producerId"), ()) if t <= record["t"] + 1]
+                if earlier and not earlier[-1]:
+                    return float(record["t"])
     return None
+
+
+def _transaction_requests(trace: Trace) -> dict[Any, list[tuple[float, bool]]]:
+    """When requests began or ended transactions, by producer id: the time, and whether it ended one.
+
+    Of an InitProducerId the recording has the last attempt, but the first one ends the transaction: it came after the
+    line before.
+    """
+    replies = {line.fields["reply"]: line.fields["body"] for line in trace.of_kind("reply")}
+    producers: dict[Any, Any] = {}
+    found: dict[Any, list[tuple[float, bool]]] = {}
+    line_t = 0.0
+    for line in trace.of_kind("send", "reply"):
+        before_t, line_t = line_t, line.t
+        api = line.fields.get("api")
+        body = replies.get(line.fields.get("send", -1), {})
+        refused = not body or any(_error_codes(body))
+        transactional_id = line.fields["body"].get("transactionalId")
+        if api == "InitProducerId":
+            if not refused:
+                producers[transactional_id] = body.get("producerId")
+            event = (before_t, True)
+        elif api == "EndTxn" and not refused:
+            event = (line.t, True)
+        elif (api == "AddOffsetsToTxn" and not refused) or (api == "TxnOffsetCommit" and line.fields["version"] >= 5):
+            event = (line.t, False)
+        else:
+            continue
+        found.setdefault(producers.get(transactional_id), []).append(event)
+    return found
 
 
 def _load_after(trace: Trace, number: int) -> Load:

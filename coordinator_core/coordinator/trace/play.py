@@ -145,6 +145,7 @@ class _Player:
         self._epoch += 1
         epoch = self._epoch
         self._cluster.lose(self._broker)
+        self._cluster.transactions.restarted(self._at(self._first_cleanup_t(load)))
         self._broker = self._new_broker()
         manager = self._broker.coordinator.manager
         partitions = range(self._cluster.settings.offsets_topic_num_partitions)
@@ -159,6 +160,18 @@ class _Player:
 
         self._cluster.clock.at(self._at(load.begin_t), begin)
         self._cluster.clock.at(self._at(load.end_t), finish)
+
+    def _first_cleanup_t(self, load: Load) -> float:
+        """When a broker first looks for timed-out transactions: it started some time before it takes requests.
+
+        Where none is known to have timed out while it ran, the last moment at which that may be.
+        """
+        interval_ms = self._trace.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        known_t = self._given.transaction_cleanup_t
+        later = (other.begin_t for other in self._given.loads if other.begin_t > load.begin_t)
+        if known_t is None or not load.begin_t <= known_t < min(later, default=math.inf):
+            return load.begin_t + interval_ms
+        return load.begin_t + (known_t - load.begin_t) % interval_ms
 
     # Lines
 
