@@ -128,6 +128,7 @@ def _codes(symptom: str | None) -> tuple[str, ...] | None:
     codes = codes_for(symptom)
     if codes is None:
         raise UsageError(
-            f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
+            f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}; "
+            "leave out --symptom to look for everything"
         )
     return codes

@@ -1,4 +1,7 @@
-"""From what people see or search for to the explanations that matter."""
+"""From what people see or search for to the explanations that matter.
+
+A name is a part of what they say; of one with `` … `` in it both parts, in either order.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "reprocess",
             "duplicate",
             "from the beginning",
+            "from beginning",
+            "from scratch",
+            "from offset 0",
             "NO_OFFSET",
             "NoOffsetForPartition",
             "no committed offset",
@@ -29,7 +35,15 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "earliest",
             "twice",
             "redeliver",
-            "offsets lost",
+            "offset … lost",
+            "offset … gone",
+            "offset … missing",
+            "offset … vanish",
+            "offset … disappear",
+            "offset … expir",
+            "offset … delet",
+            "offset … wiped",
+            "offset … reset",
         ),
         (
             "offsets-expired-while-active",
@@ -377,8 +391,12 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 def codes_for(symptom: str) -> tuple[str, ...] | None:
     """Codes of the explanations that a symptom leads to, the first ones first; ``None`` if it is not known."""
     text = symptom.lower()
-    found = [code for words, codes in _SYMPTOMS if any(word.lower() in text for word in words) for code in codes]
+    found = [code for names, codes in _SYMPTOMS if any(_is_said(name, text) for name in names) for code in codes]
     return tuple(dict.fromkeys(found)) or None
+
+
+def _is_said(name: str, text: str) -> bool:
+    return all(part in text for part in name.lower().split(" … "))
 
 
 def known_symptoms() -> tuple[str, ...]:

@@ -143,6 +143,26 @@ def test_symptoms_lead_to_what_explains_them(tmp_path: Path, capfd: pytest.Captu
     assert json.loads(out(capfd, *common, "customers were billed twice"))["explanations"]
     assert not json.loads(out(capfd, *common, "FENCED_INSTANCE_ID"))["explanations"]
     assert run(["investigate", str(path), "--symptom", "the weather"]) == 2
+    assert capfd.readouterr().err.endswith("; leave out --symptom to look for everything\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "our offsets vanished",
+        "offsets gone",
+        "offsets missing",
+        "lost offsets",
+        "offsets lost",
+        "Offsets were reset",
+        "offsets disappeared",
+        "offset expired",
+        "who deleted the offsets?",
+        "consumer restarted from beginning",
+    ],
+)
+def test_lost_offsets_have_many_names(said: str) -> None:
+    assert (codes_for(said) or ())[:2] == ("offsets-expired-while-active", "offsets-expired")
 
 
 def test_a_cleaner_that_stopped_is_a_bug_of_old_releases(
