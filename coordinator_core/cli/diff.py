@@ -52,6 +52,7 @@ def _document(found: Difference) -> dict[str, Any]:
         "before": scope_of(found.before),
         "after": scope_of(found.now),
         "identical_tables": list(found.same_tables),
+        "differing_tables": list(found.differing_tables),
         "counts": found.counts,
         "changes": list(found.changes()),
     }
@@ -71,6 +72,8 @@ def _text(found: Difference) -> Iterator[str]:
         yield f"identical: state hash {found.now.state_hash}"
     for name, counts in found.counts.items():
         yield f"{name}: " + ", ".join(f"{number} {change}" for change, number in counts.items())
+    if found.differing_tables:
+        yield f"tables that differ: {', '.join(found.differing_tables)}"
     for change in found.changes():
         subject = visible(change["group_id"])
         if change["topic"] is not None:

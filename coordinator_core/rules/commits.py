@@ -23,7 +23,7 @@ def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
     return rows[first], pa.array(count)
 
 
-def _same_topic(facts: Facts) -> Bools:
+def same_topic(facts: Facts) -> Bools:
     """Committed offsets that name no topic id, or the id of the live topic."""
     assert facts.topics is not None
     live = facts.live_topic[facts.offset_topic]
@@ -38,7 +38,7 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     assert facts.topics is not None
     at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
-    bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
+    bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & same_topic(facts)
     if facts.topics.captured_at_ms is not None:
         # The partition went on after its end was noted.
         bad &= facts.offsets.numbers("commit_timestamp_ms") <= facts.topics.captured_at_ms
@@ -52,7 +52,7 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
     at = facts.offset_place
     start = np.where(at < 0, -1, facts.topics.start[at] if len(facts.topics.start) else -1)
     committed = facts.offsets.numbers("committed_offset")
-    bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
+    bad = (start >= 0) & (committed >= 0) & (committed < start) & same_topic(facts)
     end = facts.topics.end[at[bad]] if len(facts.topics.end) else start[bad]
     more = {
         "log_start_offset": start[bad],
@@ -76,7 +76,7 @@ def group_of_offsets(facts: Facts) -> Int64s:
 
 
 def _other_topic_id(facts: Facts, _: Limits) -> pa.Table:
-    bad = np.flatnonzero(~_same_topic(facts))
+    bad = np.flatnonzero(~same_topic(facts))
     key = combined_pair((group_of_offsets(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
     rows, count = first_of_each(key, bad)
     assert facts.topics is not None
@@ -215,7 +215,7 @@ def _stopped(facts: Facts, limits: Limits) -> pa.Table:
     )
     lag = np.where(end < 0, 0, lag_between(committed, start, end))
     is_inside = (committed >= start) & (committed <= end)
-    bad = (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"]) & is_inside & _same_topic(facts)[rows]
+    bad = (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"]) & is_inside & same_topic(facts)[rows]
     members = facts.members.array("member_id").take(pa.array(member[bad]))
     more = {"member_id": members, "lag": lag[bad], "quiet_ms": quiet[bad]}
     return offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)

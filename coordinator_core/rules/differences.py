@@ -113,6 +113,11 @@ class Difference:
         return self.before.state_hash == self.now.state_hash
 
     @property
+    def differing_tables(self) -> tuple[str, ...]:
+        """Tables of the state whose rows are not all the same, also those that have no :attr:`counts`."""
+        return tuple(table.name for table in STATE_TABLES if table.name not in self.same_tables)
+
+    @property
     def counts(self) -> dict[str, dict[str, int]]:
         return {
             name: unchanged(self.now, name) if part is None else part.counts

@@ -28,7 +28,7 @@ def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
     return now[matched.now], before[matched.before]
 
 
-def _of_one_topic(facts: Facts, bad: Bools) -> Int64s:
+def of_one_topic(facts: Facts, bad: Bools) -> Int64s:
     """Matched pairs for which ``bad`` is true and whose commits name no different topic ids."""
     assert facts.previous is not None
     matched, found = matched_offsets(facts), np.flatnonzero(bad)
@@ -51,14 +51,14 @@ def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table
 
 def _moved_back(facts: Facts, _: Limits) -> pa.Table:
     now, before = _pair(facts, "committed_offset")
-    bad = _of_one_topic(facts, now < before)
+    bad = of_one_topic(facts, now < before)
     return _with_before(facts, bad, "committed_offset", "commit_timestamp_ms")
 
 
 def _epoch_back(facts: Facts, _: Limits) -> pa.Table:
     epoch, epoch_before = _pair(facts, "leader_epoch")
     offset, offset_before = _pair(facts, "committed_offset")
-    bad = _of_one_topic(facts, (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before))
+    bad = of_one_topic(facts, (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before))
     return _with_before(facts, bad, "leader_epoch", "committed_offset")
 
 

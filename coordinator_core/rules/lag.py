@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Int64s, combined_pair
+from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.history import matched_offsets
+from coordinator_core.rules.history import matched_offsets, of_one_topic
 from coordinator_core.rules.topics import lag_between
+from coordinator_core.runs.read import Run
 
 
 class LagStatus(IntEnum):
@@ -37,7 +39,7 @@ class LagStatus(IntEnum):
     """The committed offset is below the log start: records are gone unread."""
 
     STOPPED = 4
-    """Lag, and no commit since the previous run."""
+    """Lag, and no commit since the previous run, which has read less of the log."""
 
     STALLED = 5
     """Lag, and commits since the previous run that did not move."""
@@ -184,7 +186,7 @@ def _partitions(facts: Facts) -> pa.Table:
     lag = lag_between(committed, start, end)
     status = _statuses(facts)[known]
     status[(lag == 0) & (status != LagStatus.REWOUND)] = LagStatus.OK
-    status[(start >= 0) & (committed >= 0) & (committed < start)] = LagStatus.LOST
+    status[(start >= 0) & (committed >= 0) & (committed < start) & same_topic(facts)[known]] = LagStatus.LOST
     held = np.maximum(end - np.maximum(start, 0), 1)
     rows = offsets.rows(known, "group_id", "topic", "partition", "committed_offset")
     columns = {
@@ -216,10 +218,24 @@ def _statuses(facts: Facts) -> Int64s:
     )
     stayed = now["committed_offset"] == before["committed_offset"]
     again = now["record_offset"] > before["record_offset"]
-    status[matched.now[stayed & again]] = LagStatus.STALLED
-    status[matched.now[stayed & ~again]] = LagStatus.STOPPED
-    status[matched.now[now["committed_offset"] < before["committed_offset"]]] = LagStatus.REWOUND
+    for found, shown in (
+        (LagStatus.STALLED, stayed & again),
+        # Of the same bytes, replayed again, nothing follows.
+        (LagStatus.STOPPED, stayed & ~again & (not _is_of_same_bytes(facts.run, facts.previous.run))),
+        (LagStatus.REWOUND, now["committed_offset"] < before["committed_offset"]),
+    ):
+        status[matched.now[of_one_topic(facts, shown)]] = found
     return status
+
+
+def _is_of_same_bytes(run: Run, before: Run) -> bool:
+    """Whether both runs have read the same log, and as far; a part of a run names all segments, too."""
+    names = ("offsets_partition", "base_offset", "bytes", "fingerprint")
+    now, then = run.manifest["inputs"], before.manifest["inputs"]
+    # Logs that differ do so early, in the last segment of the first partition.
+    return len(now) == len(then) and all(
+        one[name] == other[name] for one, other in zip(now, then, strict=True) for name in names
+    )
 
 
 def _without_commit(facts: Facts) -> pa.Table:

@@ -24,6 +24,7 @@ from tests.rules.logs import (
     consumer_member,
     member,
     one,
+    pending,
 )
 
 
@@ -57,6 +58,17 @@ def test_equal_states_are_told_by_their_hash(
     assert document["changes"] == []
     assert document["counts"]["offsets"] == {"added": 0, "removed": 0, "changed": 0, "identical": 1}
     assert said(["diff", first.path, second.path], capfd, code=0).startswith("identical: state hash ")
+
+
+def test_a_difference_beside_groups_and_offsets_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    logs = {"before": one(*HEALTHY), "now": one(*HEALTHY, pending(commit(offset=60)))}
+    paths = [log.publish(tmp_path / name).path for name, log in logs.items()]
+    assert "tables that differ: pending_offsets" in said(["diff", *paths], capfd, code=1)
+    document = json.loads(said(["diff", *paths, "--format", "json"], capfd, code=1))
+    assert (document["changes"], "pending_offsets" in document["differing_tables"]) == ([], True)
+    assert set(document["differing_tables"]) & set(document["identical_tables"]) == set()
+    same = json.loads(said(["diff", paths[0], paths[0], "--format", "json"], capfd, code=0))
+    assert same["differing_tables"] == []
 
 
 def test_groups_and_offsets_are_classified(runs: tuple[Run, Run], capfd: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,17 @@ def test_events_say_what_was_read_written_and_asserted(told: tuple[str, list[Any
     assert [(one["name"], one["severity"], one["actual"]) for one in failed] == [("R44", "warn", "1")]
 
 
+def test_a_rule_has_the_severity_of_the_settings(told: tuple[str, list[Any]], tmp_path: Path) -> None:
+    settings, events = tmp_path / "rules.yaml", tmp_path / "lineage.jsonl"
+    settings.write_text("severities: {R44: critical}")
+    assert run(["report", told[0], "--openlineage", str(events), "--rules", str(settings), "--fail-on", "never"]) == 0
+    inputs = json.loads(events.read_text().splitlines()[-1])["inputs"]
+    found = [
+        one for table in inputs for one in table["inputFacets"].get("dataQualityAssertions", {}).get("assertions", [])
+    ]
+    assert {one["severity"] for one in found if one["name"] == "R44"} == {"error"}
+
+
 @pytest.mark.parametrize(
     "path, namespace, name",
     [

@@ -6,6 +6,7 @@ import datetime
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,19 @@ from coordinator_core.rules.lag import Lag
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_runs
 from coordinator_core.rules.settings import Mute
-from tests.rules.logs import HEALTHY, TOPICS, Log, classic, commit, log_of, one, topic
+from tests.rules.faults import with_topics
+from tests.rules.logs import (
+    HEALTHY,
+    OTHER_TOPIC_ID,
+    TOPIC_ID,
+    TOPICS,
+    Log,
+    classic,
+    commit,
+    log_of,
+    one,
+    topic,
+)
 
 LAST = 2**63 - 1
 
@@ -64,6 +77,37 @@ def test_the_farthest_step_ahead_is_none_back(tmp_path: Path) -> None:
     before = one(classic(), commit(offset=-1))
     after = one(classic(), commit(offset=-1), commit(offset=LAST), topics=TOPICS, previous=before)
     assert statuses(lag_of(after, tmp_path)) == {"g": "ok"}
+
+
+def of_topic(offset: int, topic_id: str) -> Any:
+    return commit(offset=offset, version=4, topicId=topic_id)
+
+
+def test_a_commit_of_another_topic_of_the_name_says_nothing(tmp_path: Path) -> None:
+    """As of rules: R30 and R34 leave out what R35 tells."""
+    topics = with_topics(topic("t", start=10, end=1_000, topic_id=OTHER_TOPIC_ID))
+    before = one(classic(), of_topic(90, TOPIC_ID), commit("old", offset=5, version=4, topicId=TOPIC_ID))
+    now = [classic(), of_topic(90, TOPIC_ID), of_topic(20, OTHER_TOPIC_ID)]
+    old = commit("old", offset=5, version=4, topicId=TOPIC_ID)
+    assert statuses(lag_of(one(*now, old, topics=topics, previous=before), tmp_path)) == {"g": "ok", "old": "stalled"}
+
+
+def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
+    quiet, other = log_of(classic(), commit()), log_of(classic("h"), commit("h"))
+    before = Log({0: quiet, 1: other}, topics=TOPICS)
+    # Replayed again, say, or of a broker that did not write since.
+    assert statuses(lag_of(replace(before, previous=before), tmp_path / "same")) == {"g": "ok", "h": "ok"}
+    # Nothing else was written to the partition of a group that has stopped.
+    grown = Log({0: quiet, 1: log_of(classic("h"), commit("h"), commit("h", offset=51))}, topics=TOPICS)
+    facts = replace(grown, previous=before).facts(tmp_path / "later")
+    lag = figures_of(facts).lag
+    assert lag is not None
+    assert statuses(lag) == {"g": "stopped", "h": "ok"}
+    assert facts.previous is not None
+    part = Facts(RunPart.of(facts.run, {0}), facts.topics, Facts(RunPart.of(facts.previous.run, {0})))
+    of_part = figures_of(part).lag
+    assert of_part is not None
+    assert statuses(of_part) == {"g": "stopped"}
 
 
 @pytest.mark.parametrize(
