@@ -131,7 +131,8 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
     target = _canonical(output)
     for source in sources:
         directory = _canonical(source)
-        if target == directory or target.startswith(directory.rstrip("/") + "/"):
+        # Options of a URI may name another store.
+        if target[1] == directory[1] and f"{target[0]}/".startswith(f"{directory[0].rstrip('/')}/"):
             raise UsageError(f"the output {output} lies inside the snapshot {source}; choose another directory")
 
 
@@ -140,5 +141,10 @@ def source_directories(snapshot: Snapshot) -> list[str]:
     return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
 
 
-def _canonical(path: str) -> str:
-    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
+def _canonical(path: str) -> tuple[str, str]:
+    """The path in its only form, and options of a URI."""
+    if storage.is_local(path):
+        return os.path.realpath(storage.local_path(path)), ""
+    main, _, options = path.partition("?")
+    scheme, _, rest = main.partition("://")
+    return f"{scheme.lower()}://{re.sub('/+', '/', rest).rstrip('/')}", options

@@ -70,10 +70,15 @@ def prunable(
 
 
 def prune(removals: list[Removal]) -> None:
-    """Delete them. A run without its manifest is none any more, so that goes first."""
+    """Delete them, and local directories that are empty then. A run without its manifest is none any more, so that goes
+    first."""
     for removal in removals:
         for path in removal.paths:
             storage.delete(path)
+        window = storage.split(removal.paths[-1])[0]
+        if storage.is_local(window):
+            inside = (storage.join(window, name) for name in (*BESIDE_DIRECTORIES, CATALOGS_DIRECTORY))
+            storage.remove_empty([storage.local_path(path) for path in (window, *inside)])
 
 
 def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
@@ -94,11 +99,20 @@ def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> 
     old += _old(remains, replace(keep, newest=None), now_ms)
     registered = {path for path in runs if is_registered(path, besides=besides)}
     staying = set(runs) - {removal.paths[-1] for removal in old} | registered
-    latest = storage.join(place, LATEST)
-    named = {storage.join(place, *files.read_json(latest)["path"].split("/"))} if storage.exists(latest) else set()
+    named = set(_latest(place))
     for path in staying | named:
         named |= {storage.join(place, *run) for run in _compared_with(path)}
     return [removal for removal in old if removal.paths[-1] not in named | registered]
+
+
+def _latest(place: str) -> Iterator[str]:
+    """The run that ``latest.json`` names; ``UsageError`` where that cannot be told."""
+    latest = storage.join(place, LATEST)
+    if storage.exists(latest):
+        try:
+            yield storage.join(place, *files.read_json(latest)["path"].split("/"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(f"{latest} cannot be read: it names a run that must stay") from None
 
 
 def _run(path: str, manifest: Entry) -> Removal:
@@ -162,8 +176,9 @@ def _old_pins(place: str, keep: Keep, now_ms: int) -> list[Removal]:
     if storage.stat(pins) is None:
         return []
     found: dict[bool, list[Removal]] = {True: [], False: []}
-    for window in storage.list_directory(pins):
-        for entry in storage.list_directory(window.path):
+    windows = [window.path for window in storage.list_directory(pins) if window.is_directory]
+    for window in windows:
+        for entry in storage.list_directory(window):
             found[storage.is_unfinished(entry.name)].append(Removal("pins", _at_ms(entry), (entry.path,)))
     # Files that a killed writer left are no pins to keep.
     return _old(found[False], keep, now_ms) + _old(found[True], replace(keep, newest=None), now_ms)

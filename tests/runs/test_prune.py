@@ -93,7 +93,23 @@ def test_the_newest_stay_and_what_they_are_compared_with(place: Path, capsys: py
         beside = [path for name in ("_findings", "_reports", "r") for path in place.glob(f"c/day-{day}/{name}/*")]
         assert bool(beside) == (day >= 6)
     assert open_run(str(place / "c/day-6/r")).table("offsets").num_rows > 0
+    assert sorted(path.name for path in (place / "c").glob("day-*")) == [f"day-{day}" for day in range(6, DAYS)]
+    assert sorted(path.name for path in (place / "c/_pins").iterdir()) == [f"day-{day}" for day in range(7, DAYS)]
     assert pruned(place, "--keep", "3", capsys=capsys)["removals"] == []
+
+
+def test_nothing_goes_while_the_latest_run_is_not_known(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "c/latest.json").write_text("")
+    command = ["prune", str(place), "--cluster", "c", "--keep", "1", "--apply"]
+    assert regroup(command) == ExitCode.USAGE
+    assert "latest.json cannot be read" in capsys.readouterr().err
+    assert runs(place) == list(range(DAYS))
+
+
+def test_a_file_among_the_windows_of_pins_is_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "c/_pins/.DS_Store").write_text("x")
+    pruned(place, "--keep", "3", "--kind", "pins", "--apply", capsys=capsys)
+    assert pins(place) == [7, 8, 9]
 
 
 def test_what_is_younger_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

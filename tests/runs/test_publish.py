@@ -295,6 +295,12 @@ def test_output_inside_the_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lies inside the snapshot"):
         check_output_outside("s3://bucket/log/runs", ["s3://bucket/log/"])
     check_output_outside("s3://bucket/logs", ["s3://bucket/log"])
+    for inside in ("s3://bucket//log/runs", "S3://bucket/log//runs/", "s3://bucket/log", "s3://bucket/log/"):
+        with pytest.raises(UsageError, match="lies inside the snapshot"):
+            check_output_outside(inside, ["s3://bucket/log"])
+    with pytest.raises(UsageError, match="lies inside the snapshot"):
+        check_output_outside("s3://bucket/log/runs?region=x", ["s3://bucket/log/?region=x"])
+    check_output_outside("s3://bucket/log/runs?endpoint_override=b", ["s3://bucket/log?endpoint_override=a"])
 
 
 def test_windows_default_to_the_day() -> None:
