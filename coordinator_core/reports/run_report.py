@@ -116,10 +116,12 @@ def _changes(facts: Facts, changes: Changes | None) -> Document | None:
 
 
 def _rules(findings: pa.Table) -> list[Document]:
-    """The rules that fired, the worst first, each with its first findings."""
+    """The rules that fired, the worst first, each with its first findings: muted ones after those that count."""
     fired = []
     for code in findings["rule"].unique().to_pylist():
         rows = findings.filter(pc.equal(findings["rule"], code))
+        is_muted = pc.is_valid(rows["muted"])
+        rows = pa.concat_tables([rows.filter(pc.invert(is_muted)), rows.filter(is_muted)])
         fired.append(
             {
                 **rule_object(RULES[code]),

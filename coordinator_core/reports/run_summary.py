@@ -38,10 +38,8 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
         f"offsets at {time_text(scope['now_ms'])}"
     )
     for finding in worst(report):
-        yield (
-            f"- {finding['severity']} {finding['rule']}{_of_group(finding)}: {_plain(finding['message'])} "
-            f"(offsets partition {finding['offsets_partition']}, record offset {finding['record_offset']})"
-        )
+        message = _plain(finding["message"])
+        yield f"- {finding['severity']} {finding['rule']}{_of_group(finding)}: {message}{_where(finding)}"
     if report["changes"] is not None:
         counts = report["changes"]["counts"]
         texts = [
@@ -70,6 +68,12 @@ def _of_group(finding: Document) -> str:
     if name is None:
         return ""
     return f" of {_plain(name if len(name) <= NAME else name[: NAME - 1] + '…')}"
+
+
+def _where(finding: Document) -> str:
+    names = {"offsets partition": "offsets_partition", "record offset": "record_offset"}
+    places = [f"{name} {finding[key]}" for name, key in names.items() if finding[key] is not None]
+    return f" ({', '.join(places)})" if places else ""
 
 
 def _plain(text: str) -> str:

@@ -30,6 +30,7 @@ from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.figures import EXAMPLES, figures_of
 from coordinator_core.rules.settings import settings_from
 from tests.log.builders import NOW_MS, build_batch
+from tests.rules.faults import FAULTS
 from tests.rules.logs import (
     HEALTHY,
     TOPICS,
@@ -334,6 +335,27 @@ def test_a_muted_finding_is_in_no_metric_of_its_rule(tmp_path: Path) -> None:
     found = metrics(run_metrics(report, facts, lag))
     assert found["regroup_rule_findings"][(("rule", "R44"), ("severity", "warning"))] == 0
     assert found["regroup_findings_muted"][()] == 1
+
+
+def test_findings_that_count_come_before_muted_ones(tmp_path: Path) -> None:
+    """The report has the first findings of a rule, and the summary tells of those that count."""
+    log = one(
+        *(commit("a", "x", number, offset=-5) for number in range(EXAMPLES)),
+        commit("z", "y", offset=-7),
+        settings={"mutes": [{"rule": "R44", "group": "a", "reason": "known", "until": "2030-01-01"}]},
+    )
+    report = reported(log, tmp_path)
+    (rule,) = (one for one in report["rules"] if one["code"] == "R44")
+    assert [example["group_id"] for example in rule["examples"]] == ["z"] + ["a"] * (EXAMPLES - 1)
+    assert rule["left_out"] == 1
+    assert "- warning R44 of z: committed offset -7 of y-0 is negative (" in run_summary(report)
+
+
+def test_the_summary_tells_no_place_that_a_finding_has_not(tmp_path: Path) -> None:
+    """A family of groups is in no single record, and settings of the topic are in no offsets partition."""
+    summary = run_summary(reported(FAULTS["R27"], tmp_path / "groups"))
+    assert "new ones an hour (offsets partition 0)\n" in summary
+    assert "retention.bytes -)\n" in run_summary(reported(FAULTS["R80"], tmp_path / "topic"))
 
 
 def test_of_groups_whose_names_look_alike_one_has_the_series(tmp_path: Path) -> None:
