@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState
@@ -86,11 +87,11 @@ def stopping_member(group: ClassicGroup, *, validates: bool) -> str | None:
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol is None:
         return None
-    found = (member.member_id for member in group.members if _stops(member.subscription, validates=validates))
+    found = (member.member_id for member in group.members if stops_reading(member.subscription, validates=validates))
     return next(found, None)
 
 
-def _stops(data: bytes, *, validates: bool) -> bool:
+def stops_reading(data: bytes, *, validates: bool) -> bool:
     """Whether the first version of ``ConsumerProtocolSubscription`` ends otherwise than with an underflow."""
     reader = Reader(data)
     try:
@@ -106,6 +107,16 @@ def _stops(data: bytes, *, validates: bool) -> bool:
         return reader.int32() > reader.remaining
     except RecordDecodeError:
         return False
+
+
+def owned_at_join(subscription: bytes) -> Iterator[tuple[str, int]]:
+    """Topics and partitions that a consumer had when it joined, by its subscription: none before version 1."""
+    try:
+        owned = decode_consumer_subscription(subscription).get("ownedPartitions", ())
+    except RecordDecodeError:
+        return
+    for entry in owned:
+        yield from ((entry["topic"], partition) for partition in entry["partitions"])
 
 
 def consumer_subscription(member: ClassicMember) -> tuple[list[str] | None, str | None]:

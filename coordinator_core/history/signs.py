@@ -46,7 +46,9 @@ _EACH_IN_DEPLOY = 3
 """Rebalances that a member causes when a deployment restarts it, at most."""
 _USUAL_COMMITS = 3
 _USUAL_STEPS = 50
+_LIKE_STEPS = 10
 _SMALL_STEP = 1000
+_ONE_LIFE_MS = DAY_MS
 
 
 # Committed offsets that moved
@@ -135,16 +137,27 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
             value = after.first.committed_offset
             earlier = next((one for one in reversed(versions[: at - 1]) if one.last.committed_offset == value), None)
             yield Move(key, before, after, earlier)
-        elif _is_jump(before, after):
+        elif _is_jump(versions, at):
             yield Move(key, before, after, None)
 
 
-def _is_jump(before: Version, after: Version) -> bool:
-    """Whether a step forward is out of proportion to those before it."""
+def _is_jump(versions: Sequence[Version], at: int) -> bool:
+    """Whether the step forward to ``versions[at]`` is out of proportion to those before it, and to those after it: a
+    consumer that catches up takes large steps one after the other. Of the last step that is known nobody can tell."""
+    before, after = versions[at - 1], versions[at]
     if after.missing != before.missing:
         return False  # The cleaner has removed records between, perhaps commits of this key.
     step = after.first.committed_offset - before.last.committed_offset
-    return before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step)
+    usual = max(_SMALL_STEP, _USUAL_STEPS * before.largest_step, _LIKE_STEPS * _next_step(versions, at))
+    return before.commits >= _USUAL_COMMITS and step > usual
+
+
+def _next_step(versions: Sequence[Version], at: int) -> int:
+    """The largest step of ``versions[at]``; where it is a single commit of a member, that to the next commit."""
+    after = versions[at]
+    if after.commits == 1 and after.had_members and at + 1 < len(versions) and after.gone_ms is None:
+        return versions[at + 1].first.committed_offset - after.last.committed_offset
+    return after.largest_step
 
 
 def has_reached(versions: Sequence[Version], record_offset: int, committed_offset: int) -> bool:
@@ -152,7 +165,7 @@ def has_reached(versions: Sequence[Version], record_offset: int, committed_offse
     it was set ahead of counts for nothing."""
     first = bisect_left(versions, record_offset, key=lambda one: one.place.record_offset)
     for at in range(first, len(versions)):
-        if at > first and _is_jump(versions[at - 1], versions[at]):
+        if at > first and _is_jump(versions, at):
             return False
         if versions[at].last.committed_offset >= committed_offset:
             return True
@@ -383,12 +396,20 @@ def disagree(subscriptions: Collection[frozenset[str]]) -> bool:
 
 
 class Seen(NamedTuple):
-    """A group as a family sees it: when its first record was written, its bytes, whether it lived only once."""
+    """A group as a family sees it: when its first and its last record were written, its bytes, whether its members
+    came only once, and whether they are there."""
 
     group_id: str
     first_ms: int
+    last_ms: int
     size_bytes: int
-    is_once: bool
+    came_once: bool
+    has_members: bool
+
+    @property
+    def is_once(self) -> bool:
+        """Whether it lived once, and not for long: a group with a fixed id stays."""
+        return self.came_once and not self.has_members and self.last_ms - self.first_ms <= _ONE_LIFE_MS
 
 
 class Family(NamedTuple):

@@ -544,7 +544,9 @@ def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
 
 def _seen(group: GroupHistory) -> Seen:
     once = sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1
-    return Seen(group.group_id, _first_place(group).timestamp_ms, group.size_bytes, once)
+    times = _first_place(group).timestamp_ms, _last_place(group).timestamp_ms
+    has_members = bool(group.changes) and bool(group.changes[-1].members)
+    return Seen(group.group_id, *times, group.size_bytes, once, has_members)
 
 
 def _first_place(group: GroupHistory) -> Place:

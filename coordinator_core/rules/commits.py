@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.offsets import metadata_length
-from coordinator_core.rules.columns import Bools, Int64s, combined_pair, lookup
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined, combined_pair, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -25,12 +25,10 @@ def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
 
 def same_topic(facts: Facts) -> Bools:
     """Committed offsets that name no topic id, or the id of the live topic."""
-    assert facts.topics is not None
-    live = facts.live_topic[facts.offset_topic]
-    ids = pa.array([*facts.topics.ids, None], pa.string())
-    of_live = ids.take(pa.array(np.where(live < 0, len(facts.topics.ids), live)))
     of_commit = facts.offsets.array("topic_id").cast(pa.string())
-    same: Bools = pc.fill_null(pc.equal(of_commit, of_live), True).to_numpy(zero_copy_only=False)
+    same: Bools = pc.fill_null(pc.equal(of_commit, facts.live_ids(facts.offset_topic)), True).to_numpy(
+        zero_copy_only=False
+    )
     return same
 
 
@@ -75,23 +73,20 @@ def group_of_offsets(facts: Facts) -> Int64s:
     return key
 
 
+def first_of_topics(facts: Facts, bad: Int64s) -> tuple[Int64s, pa.Array]:
+    """:func:`first_of_each` of committed offsets: one for each group and topic, as mutes name them."""
+    return first_of_each(combined(group_of_offsets(facts), facts.offset_topic)[bad], bad)
+
+
 def _other_topic_id(facts: Facts, _: Limits) -> pa.Table:
-    bad = np.flatnonzero(~same_topic(facts))
-    key = combined_pair((group_of_offsets(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
-    rows, count = first_of_each(key, bad)
-    assert facts.topics is not None
-    live = pa.array(facts.topics.ids, pa.string()).take(pa.array(facts.live_topic[facts.offset_topic[rows]]))
+    rows, count = first_of_topics(facts, np.flatnonzero(~same_topic(facts)))
     columns = ("group_id", "topic", "topic_id", "committed_offset")
+    live = facts.live_ids(facts.offset_topic[rows])
     return facts.offsets.rows(rows, *columns, live_topic_id=live, rows=count)
 
 
-_NONE = np.zeros(0, np.int64)
-
-
 def _no_topic(facts: Facts, _: Limits) -> pa.Table:
-    bad = np.flatnonzero(facts.offset_place < 0)
-    key = combined_pair((group_of_offsets(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
-    rows, count = first_of_each(key, bad)
+    rows, count = first_of_topics(facts, np.flatnonzero(facts.offset_place < 0))
     return facts.offsets.rows(rows, *_OFFSET_KEY, "commit_timestamp_ms", rows=count)
 
 
@@ -101,17 +96,22 @@ def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
     return facts.offsets.rows(bad, *_OFFSET_KEY, "commit_timestamp_ms", now_ms=facts.now_ms)
 
 
-def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
-    limit = int(limits["offset_metadata_max_bytes"])
+def _metadata_units(facts: Facts, least: float) -> Int64s:
+    """Lengths of metadata as brokers count them, where they may be above ``least``; 0 elsewhere."""
 
     def units(metadata: pa.Array) -> Int64s:
-        """Lengths as brokers count them, where they may be above the limit; 0 elsewhere."""
         found = np.zeros(len(metadata), np.int64)
-        candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), limit).to_numpy(zero_copy_only=False))
+        # No character has fewer bytes in UTF-8 than units in UTF-16.
+        candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), least).to_numpy(zero_copy_only=False))
         found[candidates] = [metadata_length(text) for text in metadata.take(pa.array(candidates)).to_pylist()]
         return found
 
-    length = facts.offsets.each("metadata", units)
+    return facts.offsets.each("metadata", units)
+
+
+def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
+    limit = int(limits["offset_metadata_max_bytes"])
+    length = _metadata_units(facts, limit)
     bad = np.flatnonzero(length > limit)
     return facts.offsets.rows(bad, *_OFFSET_KEY, metadata_length=length[bad], limit=limit)
 
@@ -123,20 +123,23 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     classic = facts.groups.equals("type", GroupType.CLASSIC)
     np.maximum.at(newest, row[row >= 0], members.numbers("assignment_record_offset")[row >= 0])
     size = pc.fill_null(pc.binary_length(members.array("assignment_data")), 0).to_numpy(zero_copy_only=False)
-    unassigned = (classic[row] & (size == 0)) | members.is_null("assignment")
-    judged = facts.is_active & facts.subscription_is_known
-    judged &= ~facts.group_rows_with(np.where(unassigned, row, -1))
-    nameless = facts.assigned.topic < 0
-    judged &= ~facts.group_rows_with(facts.assigned.group[nameless])
+    judged = facts.is_active & facts.subscription_is_known & facts.ownership_is_known
+    judged &= ~facts.group_rows_with(np.where(classic[row] & (size == 0), row, -1))
     known = facts.of_groups(judged, group) & (offsets.numbers("record_offset") > facts.of_groups(newest, group))
     rows = np.flatnonzero(known)
     rows = rows[np.isin(facts.group_topic(group[rows], facts.offset_topic[rows]), facts.subscribed_keys())]
     assigned = facts.assigned
-    offset_key, owned = combined_pair(
-        (group[rows], facts.offset_topic[rows], offsets.numbers("partition")[rows]),
-        (assigned.group, assigned.topic, assigned.partition),
-    )
-    return offsets.rows(rows[~np.isin(offset_key, owned)], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    rows = rows[~_is_of(facts, rows, (assigned.group, assigned.topic, assigned.partition))]
+    rows = rows[~_is_of(facts, rows, facts.handed_over(group[rows]))]
+    return offsets.rows(rows, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+
+
+def _is_of(facts: Facts, rows: Int64s, partitions: tuple[Int64s, Int64s, Int64s]) -> Bools:
+    """Which committed offsets are of these ``partitions``: rows in ``groups``, numbers of topics, partitions."""
+    group, topic = facts.group_row("offsets")[rows], facts.offset_topic[rows]
+    offset_key, wanted = combined_pair((group, topic, facts.offsets.numbers("partition")[rows]), partitions)
+    found: Bools = np.isin(offset_key, wanted)
+    return found
 
 
 def _newest_commit(facts: Facts) -> Int64s:
@@ -150,20 +153,31 @@ def _newest_commit(facts: Facts) -> Int64s:
 def _silent(facts: Facts, limits: Limits) -> pa.Table:
     newest = _newest_commit(facts)
     allowed = limits["offsets_retention_ms"] * limits["silent_share"]
-    owns = facts.group_rows_with(facts.assigned.group)
+    tasks = pc.list_value_length(pc.struct_field(facts.members.array("tasks"), "active_tasks"))
+    has_tasks = pc.greater(pc.fill_null(tasks, 0), 0).to_numpy(zero_copy_only=False)
+    owns = facts.group_rows_with(np.append(facts.assigned.group, facts.group_row("members")[has_tasks]))
     bad = facts.is_active & owns & (newest >= 0) & (facts.now_ms - newest > allowed)
     more = {"newest_commit_ms": newest[bad], "silent_ms": facts.now_ms - newest[bad]}
     return facts.groups.rows(bad, "group_id", "state", "member_count", **more)
 
 
 def _storm(facts: Facts, limits: Limits) -> pa.Table:
-    stats = facts.table("group_stats")
-    key_type = stats.numbers("key_type")
-    commits = stats.numbers("records") - stats.numbers("tombstones")
+    stats, offsets = facts.table("group_stats"), facts.offsets
+    key_type, tombstones = stats.numbers("key_type"), stats.numbers("tombstones")
+    commits = stats.numbers("records") - tombstones
     duration = stats.numbers("last_timestamp_ms") - stats.numbers("first_timestamp_ms")
     rate = commits * 1000 / np.maximum(duration, 1000)
     bad = (key_type <= 1) & (commits >= limits["storm_commits"]) & (rate > limits["storm_commits_per_second"])
+    # One commit of a consumer is a record for each of its partitions: those that stand, and those that were deleted.
+    names = coded(stats.array("group_id"), offsets.array("group_id"))[0]
+    of_stats, of_offsets = combined_pair(
+        (stats.numbers("offsets_partition"), names[0]), (offsets.numbers("offsets_partition"), names[1])
+    )
+    groups, count = np.unique(of_offsets, return_counts=True)
+    partitions = np.maximum(np.append(count, 0)[lookup(of_stats, groups)] + tombstones, 1)
+    bad &= rate > limits["storm_commits_of_partition_per_second"] * partitions
     more = {"commits": commits[bad], "commits_per_second": np.rint(rate[bad]).astype(np.int64)}
+    more["partitions"] = partitions[bad]
     return stats.rows(bad, "group_id", "size_bytes", "first_timestamp_ms", "last_timestamp_ms", **more)
 
 
@@ -185,9 +199,8 @@ def _negative(facts: Facts, _: Limits) -> pa.Table:
 def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
     least = limits["metadata_share"] * limit
-    length = facts.offsets.each("metadata", lambda metadata: pc.utf8_length(metadata).cast(pa.int64()).to_numpy())
-    bad = np.flatnonzero((length > least) & (length <= limit))
-    rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
+    length = _metadata_units(facts, least)
+    rows, count = first_of_topics(facts, np.flatnonzero((length > least) & (length <= limit)))
     return facts.offsets.rows(rows, *_OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)
 
 
@@ -332,7 +345,7 @@ BY_NOBODY = Rule(
     summary="In a stable group a partition was committed after the assignment that gives it to nobody.",
     why="A zombie, a client that commits what it does not own, or a person: the owner will start from an "
     "offset that it did not commit.",
-    evidence="The commit, newer than the assignment.",
+    evidence="The commit, newer than the assignment. What a cooperative rebalance hands over is left out.",
     remedy="See who: regroup explain --group --topic. Check clients that commit by hand.",
     message="{topic}-{partition} was committed, and no member owns it",
     reads=("offsets", "groups", "members", "regexes"),
@@ -357,13 +370,13 @@ STORM = Rule(
     "commit-storm",
     Severity.WARNING,
     summary="A group commits very often.",
-    why="Commits fill the offsets partition, slow its coordinator for all of its groups, and make every load "
-    "after a failover longer.",
-    evidence="Commits in the log, and how many a second.",
+    why="A commit is a record for each partition. Commits fill the offsets partition, slow its coordinator for all of "
+    "its groups, and make every load after a failover longer.",
+    evidence="Commit records in the log, how many a second, for how many partitions.",
     remedy="Commit after batches or time, not after records (enable.auto.commit, commit intervals).",
-    message="{group_id} made {commits} commits, {commits_per_second} a second",
-    reads=("group_stats",),
-    thresholds=("storm_commits_per_second", "storm_commits"),
+    message="{group_id} wrote {commits} commit records, {commits_per_second} a second, for {partitions} partitions",
+    reads=("group_stats", "offsets"),
+    thresholds=("storm_commits_per_second", "storm_commits_of_partition_per_second", "storm_commits"),
     find=_storm,
 )
 UNSUBSCRIBED = Rule(
@@ -414,10 +427,10 @@ NEAR_LIMIT = Rule(
     "R47",
     "metadata-near-limit",
     Severity.WARNING,
-    summary="The metadata of a group's commits is nearly as long as brokers accept.",
+    summary="The metadata of a group's commits of a topic is nearly as long as brokers accept.",
     why="Beyond the limit the broker refuses the commit (OFFSET_METADATA_TOO_LARGE), and the group's offset stands "
     "still: Kafka Streams with many tasks, parallel consumers that keep their state there.",
-    evidence="Length of one of them, and the limit; how many partitions.",
+    evidence="Length of one of them in UTF-16 units, and the limit; how many partitions of the topic.",
     remedy="Shorten it, or raise offset.metadata.max.bytes of the brokers.",
     message="metadata of {topic}-{partition} has {metadata_length} of {limit} characters",
     reads=("offsets",),

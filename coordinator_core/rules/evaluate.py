@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.facts import Facts, Part
-from coordinator_core.rules.findings import FINDINGS, findings_of, in_order
+from coordinator_core.rules.findings import findings_of, in_order
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.rules.needs import NEED_OPTIONS
 from coordinator_core.rules.settings import Mute, RuleSettings
@@ -99,6 +99,8 @@ def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all:
     for rule in rules:
         hits = rule.find(facts, limits)
         if hits.num_rows:
+            # Before hits are gathered: one that stands for others has only its own names.
+            hits = _muted(rule, hits, settings.mutes, facts.now_ms)
             severity = settings.severity(rule.code, rule.severity)
             is_over = hits.num_rows > limit
             each = None if is_over else findings_of(rule, severity, hits)
@@ -128,11 +130,11 @@ def reconciled(
     for hits in found:
         of_rule.setdefault(hits.code, []).append(hits)
     findings = []
-    for code, parts in of_rule.items():
+    for parts in of_rule.values():
         is_over = sum(hits.count for hits in parts) > settings.limits["findings_per_rule"]
         tables = [hits.together if is_over else hits.each for hits in parts]
         rows = pa.concat_tables([table for table in tables if table is not None])
-        findings.append(_muted(RULES[code], rows, settings.mutes, facts.now_ms))
+        findings.append(rows)
     evaluated = tuple(rule.code for rule in chosen.evaluated)
     return Reconciliation(in_order(findings), evaluated, chosen.not_evaluated, chosen.not_applicable, settings)
 
@@ -151,24 +153,23 @@ def evaluate(
     return reconciled(facts, chosen, found, settings)
 
 
-def _muted(rule: Rule, findings: pa.Table, mutes: Sequence[Mute], now_ms: int) -> pa.Table:
-    """``findings`` with the first mute that matches each, in the order of the settings."""
-    reasons = pa.nulls(findings.num_rows, pa.string())
+def _muted(rule: Rule, hits: pa.Table, mutes: Sequence[Mute], now_ms: int) -> pa.Table:
+    """``hits`` with the first mute that matches each, in the order of the settings."""
+    reasons = pa.nulls(hits.num_rows, pa.string())
     for mute in mutes:
         if mute.rule != rule.code or mute.is_over(now_ms):
             continue
-        matches = np.ones(findings.num_rows, np.bool_)
+        matches = np.ones(hits.num_rows, np.bool_)
         for name, pattern in (("group_id", mute.group), ("topic", mute.topic)):
             if pattern is not None:
-                matches &= _matching(findings[name], pattern)
+                matches &= _matching(hits[name], pattern) if name in hits.column_names else False
         reasons = pc.if_else(pc.and_(pc.is_null(reasons), pa.array(matches)), mute.text, reasons)
-    index = FINDINGS.arrow.get_field_index("muted")
-    return findings.set_column(index, FINDINGS.arrow.field("muted"), reasons)
+    return hits.append_column("muted", reasons)
 
 
 def _matching(column: pa.ChunkedArray, pattern: str) -> np.ndarray:
     expression = re.compile(pattern)
-    names = column.combine_chunks().dictionary_encode()
+    names = column.cast(pa.string()).combine_chunks().dictionary_encode()
     fits = [bool(expression.fullmatch(name)) for name in names.dictionary.to_pylist()]
     taken = pa.array(fits, pa.bool_()).take(names.indices)
     found: np.ndarray = pc.fill_null(taken, False).to_numpy(zero_copy_only=False)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.groups.classic import owned_at_join
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile, profile_from_label
@@ -214,6 +215,12 @@ class Facts:
         position[live] = np.arange(len(live))
         return position
 
+    def live_ids(self, numbers: Int64s) -> pa.Array:
+        """Ids in :attr:`topics` of topics by number of the name; null where there is none."""
+        ids = pa.array([] if self.topics is None else self.topics.ids, pa.string())
+        live = self.live_topic[numbers]
+        return ids.take(pa.array(live, mask=live < 0))
+
     @cached_property
     def offset_place(self) -> Int64s:
         """Row of each committed offset's partition in :attr:`topics`; -1 for none."""
@@ -264,6 +271,31 @@ class Facts:
             member=member,
             partition=owned["partition"].to_numpy(),
             topic=self._topics_coded[0]["owned"],
+        )
+
+    @cached_property
+    def ownership_is_known(self) -> Bools:
+        """Mask over ``groups``: all assignments of its members can be read, and their topics have names."""
+        unread = np.where(self.members.is_null("assignment"), self.group_row("members"), -1)
+        nameless = self.assigned.group[self.assigned.topic < 0]
+        return ~(self.group_rows_with(unread) | self.group_rows_with(nameless))
+
+    def handed_over(self, groups: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Rows in ``groups``, numbers of topics, and partitions that classic members of these groups had when they
+        joined, by their subscriptions. Where nobody is assigned one of them, a cooperative rebalance takes it from one
+        member and gives it to another in the next generation (KIP-429)."""
+        row = self.group_row("members")
+        members = np.flatnonzero(np.isin(row, groups) & self.members.equals("group_type", GroupType.CLASSIC))
+        found: list[tuple[int, str, int]] = []
+        if len(members):
+            subscriptions = self.members.array("subscription").take(pa.array(members)).to_pylist()
+            for group, subscription in zip(row[members].tolist(), subscriptions, strict=True):
+                found += ((group, *partition) for partition in owned_at_join(subscription))
+        topics = pc.index_in(pa.array([topic for _, topic, _ in found], pa.string()), value_set=self.topic_texts)
+        return (
+            np.array([group for group, _, _ in found], np.int64),
+            topics.fill_null(-1).to_numpy().astype(np.int64),
+            np.array([partition for _, _, partition in found], np.int64),
         )
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.rules.columns import Int64s, coded
+from coordinator_core.rules.columns import Int64s, coded, combined
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.runs.schemas import TableSchema
 
@@ -43,6 +43,7 @@ FINDINGS = TableSchema(
 SUBJECT = ("offsets_partition", "record_offset", "group_id", "topic", "partition", "member_id")
 """Columns of a finding that name its subject."""
 
+_MUTED = "muted"
 _PLACE = re.compile(r"\{(\w+)\}")
 _NO_OFFSET = np.iinfo(np.int64).max
 
@@ -53,9 +54,9 @@ def no_findings() -> pa.Table:
 
 
 def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: bool = False) -> pa.Table:
-    """The findings of ``rule`` that ``hits`` are, in no order.
+    """The findings of ``rule`` that ``hits`` are, in no order. Their column ``muted`` is the mute of each.
 
-    ``gathered``: one for each offsets partition and group, with a count in ``rows``.
+    ``gathered``: one for each offsets partition, group and mute, with a count in ``rows``.
     """
     hits, rows = _counted(hits)
     if gathered and "group_id" in hits.column_names:
@@ -75,7 +76,7 @@ def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: boo
         "evidence": _evidence(hits),
         "remedy": pa.array([rule.remedy]).take(pa.array(np.zeros(size, np.int64))),
     }
-    for name in SUBJECT:
+    for name in (*SUBJECT, _MUTED):
         if name in hits.column_names:
             columns[name] = hits[name]
     made = []
@@ -101,9 +102,10 @@ def _counted(hits: pa.Table) -> tuple[pa.Table, Int64s]:
 
 
 def _gathered(hits: pa.Table, rows: Int64s) -> tuple[pa.Table, Int64s]:
-    """The first of the hits of each group, and how many rows they all stand for."""
-    (code,), _ = coded(hits["group_id"].combine_chunks())
-    key = hits["offsets_partition"].to_numpy().astype(np.int64) << 32 | (code + 1)
+    """The first of the hits of each group with the same mute, and how many rows they all stand for."""
+    parts = [hits["offsets_partition"].to_numpy().astype(np.int64)]
+    parts += [coded(hits[name].combine_chunks())[0][0] for name in ("group_id", _MUTED) if name in hits.column_names]
+    key = combined(*parts)
     groups, group = np.unique(key, return_inverse=True)
     # The one that stands for others must not depend on the order in which a rule finds them: it comes first
     # by its subject. Only those of the lowest record offset can, mostly one for each group.
@@ -141,7 +143,7 @@ def _message(template: str, hits: pa.Table) -> pa.Array:
 
 def _evidence(hits: pa.Table) -> pa.Array:
     """A JSON object for each row, of the columns that are not its subject."""
-    names = [name for name in hits.column_names if name not in SUBJECT]
+    names = [name for name in hits.column_names if name not in (*SUBJECT, _MUTED)]
     parts: list[pa.Array | str] = []
     for number, name in enumerate(names):
         parts += [f'{", " if number else "{"}"{name}": ', _json(hits[name])]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, lookup, partners
+from coordinator_core.history.model import EndKind
+from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, combined_pair, lookup, partners
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.log_scan import scan_log
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 
@@ -119,6 +122,7 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     number = lookup(topic[0], topic[1])
     keys = facts.group_topic(here[judged], number)
     still = (number >= 0) & np.isin(keys, facts.subscribed_keys())
+    still[still] = ~_went_with_topic(facts, gone[judged][still], number[still])
     found = names.filter(pa.array(still))
     # The record of the previous run may be gone; the group's is there.
     record = facts.groups.array("record_offset").take(pa.array(here[judged][still]))
@@ -126,6 +130,47 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     return found.append_column("record_offset_before", found["record_offset"]).set_column(
         at_offset, "record_offset", record
     )
+
+
+def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s) -> Bools:
+    """Which offsets of the previous run, in rows ``gone``, went with their topic, of these numbers: as the topics tell,
+    or the log; without both, where no group of the offsets partition has an offset of the topic any more."""
+    assert facts.previous is not None
+    before = facts.previous.offsets
+    partition = before.numbers("offsets_partition")[gone]
+    if facts.topics is None:
+        unsure = np.ones(len(gone), np.bool_)
+        left = (facts.offsets.numbers("offsets_partition"), facts.offset_topic)
+        went: Bools = ~np.isin(*combined_pair((partition, topic), left))
+    else:
+        of_commit = before.array("topic_id").take(pa.array(gone)).cast(pa.string())
+        is_other = pc.not_equal(of_commit, facts.live_ids(topic))
+        is_live = facts.live_topic[topic] >= 0
+        unsure = is_live & pc.is_null(is_other).to_numpy(zero_copy_only=False)
+        went = ~is_live | pc.fill_null(is_other, False).to_numpy(zero_copy_only=False)
+    if facts.missing(Need.LOG):
+        return went
+    asked = np.flatnonzero(unsure)
+    keys = [before.array(name).take(pa.array(gone[asked])).to_pylist() for name in _OFFSET_KEY]
+    for at, key in zip(asked.tolist(), zip(partition[asked].tolist(), *keys, strict=True), strict=True):
+        cause = _causes(facts).get(key)
+        if cause is not None:
+            went[at] = cause is EndKind.TOPIC_DELETION
+    return went
+
+
+def _causes(facts: Facts) -> dict[tuple[int, str, str, int], EndKind]:
+    """Why offsets were removed, the last time, by offsets partition and offset key."""
+
+    def causes() -> dict[tuple[int, str, str, int], EndKind]:
+        return {
+            (group.offsets_partition, *removal.offset_key): removal.end.kind
+            for group in scan_log(facts).histories
+            for removal in group.removals
+            if removal.end is not None
+        }
+
+    return facts.noted("causes", causes)
 
 
 MOVED_BACK = Rule(
@@ -204,12 +249,15 @@ EXPIRED_WHILE_ACTIVE = Rule(
     Severity.CRITICAL,
     summary="An offset is gone although its group was active and subscribed to the topic then and now.",
     why="2.8.1, 3.0.0 and 3.1.0 and earlier expire offsets during a rebalance (KAFKA-13636); before 2.1 "
-    "quiet groups lose them too. The consumer starts from auto.offset.reset.",
-    evidence="The committed offset that was there.",
+    "quiet groups lose them too. The consumer starts from auto.offset.reset. What went because its topic was deleted "
+    "is no finding.",
+    evidence="The committed offset that was there. The deletion of a topic is told by the topics, or by the log; "
+    "without both, the rule is silent where no group of the offsets partition has an offset of the topic any more.",
     remedy="Commit it again before the consumer restarts; raise offsets.retention.minutes; upgrade.",
     message="{topic}-{partition} had the committed offset {committed_offset} and has none",
     reads=("offsets", "groups", "members", "regexes"),
     needs=(Need.PREVIOUS_RUN,),
+    of_partition=True,
     find=_expired_while_active,
 )
 

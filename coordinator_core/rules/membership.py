@@ -62,15 +62,15 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
 def _absent_partition(facts: Facts, _: Limits) -> pa.Table:
     assert facts.topics is not None
     assigned = facts.assigned
-    # Of a topic id that has no name nothing is known: that topic may be gone, or just not in the snapshot.
-    live = facts.live_topic[assigned.identity]
-    bad = np.flatnonzero(facts.topics.locate(live, assigned.partition) < 0)
+    # An id without a name may be that of any topic that is listed without an id.
+    known = (assigned.topic >= 0) | facts.topics.have_ids
+    bad = np.flatnonzero(known & (facts.topics.locate(facts.live_topic[assigned.topic], assigned.partition) < 0))
     return _with_partition(facts, bad)
 
 
 def _unowned(facts: Facts, _: Limits) -> pa.Table:
     assert facts.topics is not None
-    judged = facts.is_active & facts.subscription_is_known
+    judged = facts.is_active & facts.subscription_is_known & facts.ownership_is_known
     member, topic = facts.subscriptions
     group = facts.group_row("members")[member]
     keep = judged[group] & (facts.live_topic[topic] >= 0)
@@ -78,13 +78,24 @@ def _unowned(facts: Facts, _: Limits) -> pa.Table:
     group, topic = pairs[0], pairs[1]
     partitions = facts.topics.count[facts.live_topic[topic]]
     assigned = facts.assigned
-    owned = np.unique(np.stack([assigned.group, assigned.topic, assigned.partition]), axis=1)
-    pair_of_owned = facts.group_topic(owned[0], owned[1])
-    keys, counts = np.unique(pair_of_owned, return_counts=True)
-    have = np.append(counts, 0)[lookup(facts.group_topic(group, topic), keys)]
+    owned = np.stack([assigned.group, assigned.topic, assigned.partition])
+    have = _live_partitions(facts, owned, group, topic)
     bad = np.flatnonzero(have < partitions)
+    owned = np.hstack([owned[:, np.isin(owned[0], group[bad])], np.stack(facts.handed_over(group[bad]))])
+    bad = bad[_live_partitions(facts, owned, group[bad], topic[bad]) < partitions[bad]]
     more = {"topic": facts.topic_names(topic[bad]), "partitions": partitions[bad], "owned": have[bad]}
     return facts.groups.rows(group[bad], "group_id", "protocol", **more)
+
+
+def _live_partitions(facts: Facts, partitions: Int64s, group: Int64s, topic: Int64s) -> Int64s:
+    """How many of ``partitions`` (rows in ``groups``, numbers of topics, partitions) are there in the cluster, of each
+    ``group`` and ``topic``."""
+    assert facts.topics is not None
+    live = facts.topics.locate(facts.live_topic[partitions[1]], partitions[2]) >= 0
+    found = np.unique(partitions[:, live], axis=1)
+    keys, counts = np.unique(facts.group_topic(found[0], found[1]), return_counts=True)
+    count: Int64s = np.append(counts, 0)[lookup(facts.group_topic(group, topic), keys)]
+    return count
 
 
 def _leader_unknown(facts: Facts, _: Limits) -> pa.Table:
@@ -220,15 +231,25 @@ def _one_shot_groups(facts: Facts, _: Limits) -> pa.Table:
     names = [stats.array("offsets_partition").to_pylist(), stats.array("group_id").to_pylist()]
     numbers = (
         stats.numbers(name).tolist()
-        for name in ("key_type", "records", "tombstones", "size_bytes", "first_timestamp_ms")
+        for name in (
+            *("key_type", "records", "tombstones", "size_bytes"),
+            *("first_timestamp_ms", "last_timestamp_ms"),
+        )
     )
+    with_members = pa.array(facts.groups.numbers("member_count") > 0)
+    have_members = set(facts.groups.array("group_id").filter(with_members).to_pylist())
     groups: dict[str, Seen] = {}
     partitions: dict[str, int] = {}
-    for partition, name, key_type, records, tombstones, size, first in zip(*names, *numbers, strict=True):
-        seen = groups.get(name, Seen(name, first, 0, True))
+    for partition, name, key_type, records, tombstones, size, first, last in zip(*names, *numbers, strict=True):
+        seen = groups.get(name, Seen(name, first, last, 0, True, name in have_members))
         # A group that lives once has a record as its members join, and one as they leave.
         once = key_type not in _GROUP_TYPES or records - tombstones <= _RECORDS_OF_ONE_LIFE
-        groups[name] = Seen(name, min(seen.first_ms, first), seen.size_bytes + size, seen.is_once and once)
+        groups[name] = seen._replace(
+            first_ms=min(seen.first_ms, first),
+            last_ms=max(seen.last_ms, last),
+            size_bytes=seen.size_bytes + size,
+            came_once=seen.came_once and once,
+        )
         partitions[name] = partition
     rows = [
         {
@@ -279,7 +300,7 @@ ABSENT_PARTITION = Rule(
     Severity.CRITICAL,
     summary="A member owns a partition that the cluster does not have.",
     why="The topic was deleted or re-created with fewer partitions; the member waits for records that never come.",
-    evidence="The member, the partition.",
+    evidence="The member, the partition. Of a topic id without a name nothing is said where the topics lack ids.",
     remedy="Check the topic; force a rebalance.",
     message="{member_id} owns {topic}-{partition}, which is not in the topic snapshot",
     reads=("members", "groups"),
@@ -292,7 +313,8 @@ UNOWNED = Rule(
     Severity.CRITICAL,
     summary="A stable group subscribes to a topic, and nobody owns some of its partitions.",
     why="Nobody consumes them; the lag grows without an error anywhere.",
-    evidence="How many partitions the topic has, and how many have an owner.",
+    evidence="How many partitions the topic has, and how many have an owner. What a cooperative rebalance hands over "
+    "is left out.",
     remedy="Force a rebalance; consumers that do not know new partitions yet refresh their metadata.",
     message="{group_id} owns {owned} of the {partitions} partitions of {topic}",
     reads=("members", "groups", "regexes"),
@@ -423,13 +445,14 @@ ONE_SHOT_GROUPS = Rule(
     "R27",
     "family-of-one-shot-groups",
     Severity.WARNING,
-    summary="Many groups have ids that differ in a number or a random part only, and lived once.",
+    summary="Many groups have ids that differ in a number or a random part only, lived once, for a day at most, and "
+    "have no members.",
     why="An application makes a group id at each start. Each stays for the retention time: brokers load and keep them, "
     "and no restart finds its offsets.",
     evidence="The pattern of the ids, how many, how many new ones an hour, their bytes.",
     remedy="Give the application a fixed group.id; if it needs none, assign() and no commits. Delete the old ones.",
     message="{groups} groups are named like {pattern}, {per_hour} new ones an hour",
-    reads=("group_stats",),
+    reads=("group_stats", "groups"),
     find=_one_shot_groups,
     across=True,
 )

@@ -53,8 +53,9 @@ THRESHOLDS: Mapping[str, Threshold] = {
     "transaction_max_timeout_ms": Threshold(900_000, "`transaction.max.timeout.ms` of the brokers"),
     "clock_skew_ms": Threshold(MINUTE_MS, "how far a commit may be ahead of the run's `now_ms`"),
     "silent_share": Threshold(0.5, "R40: share of the retention that an active group may be silent"),
-    "storm_commits_per_second": Threshold(200, "R41: commits of one group in a second, on average"),
-    "storm_commits": Threshold(10_000, "R41: commits that a group must have in the log"),
+    "storm_commits_per_second": Threshold(200, "R41: commit records of one group in a second, on average"),
+    "storm_commits_of_partition_per_second": Threshold(1, "R41: as many of each partition that the group commits"),
+    "storm_commits": Threshold(10_000, "R41: commit records that a group must have in the log"),
     "record_size_share": Threshold(0.8, "R23: share of `max_message_bytes` that a group record may take"),
     "blocked_records": Threshold(10_000, "R53: records behind the oldest open transaction"),
     "leader_share": Threshold(2, "R86: times its fair share of the offsets partitions that a broker may lead"),
@@ -66,7 +67,7 @@ THRESHOLDS: Mapping[str, Threshold] = {
     "offsets_load_buffer_bytes": Threshold(5 << 20, "`offsets.load.buffer.size` of the brokers"),
     "load_buffer_share": Threshold(0.8, "R79: share of `offsets_load_buffer_bytes` that a batch may take"),
     "findings_per_rule": Threshold(
-        50_000, "findings of one rule beyond which those of a group become one with a count"
+        50_000, "findings of one rule beyond which those of a group, and of one mute, become one with a count"
     ),
 }
 

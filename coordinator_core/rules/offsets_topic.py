@@ -60,9 +60,8 @@ def _moved_start(facts: Facts, _: Limits) -> pa.Table:
     if facts.topics is not None and OFFSETS_TOPIC in (names := facts.topics.names.to_pylist()):
         # Where the cluster's log begins at 0 and this one does not, only the copy lacks something.
         topics, number = facts.topics, names.index(OFFSETS_TOPIC)
-        for partition in range(min(len(starts), int(topics.count[number]))):
-            if topics.start[topics.first[number] + partition] == 0:
-                starts.pop(partition, None)
+        of_cluster = topics.start[topics.first[number] :][: topics.count[number]]
+        starts = {one: start for one, start in starts.items() if one >= len(of_cluster) or of_cluster[one] != 0}
     rows = [{"offsets_partition": one, "log_start_offset": start} for one, start in sorted(starts.items()) if start > 0]
     return _table(rows, log_start_offset=pa.int64())
 

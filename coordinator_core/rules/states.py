@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupType, TransactionOutcome
 from coordinator_core.releases import SHARE_KEY_TYPES
 from coordinator_core.rules.columns import coded, combined_pair
-from coordinator_core.rules.commits import first_of_each, group_of_offsets
+from coordinator_core.rules.commits import first_of_each, first_of_topics, group_of_offsets
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 
@@ -53,7 +53,7 @@ def _only_offset_tombstones(facts: Facts, _: Limits) -> pa.Table:
 def _offsets_of_share_group(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
     bad = np.flatnonzero(facts.of_groups(facts.groups.equals("type", GroupType.SHARE), group))
-    rows, count = first_of_each(group[bad], bad)
+    rows, count = first_of_topics(facts, bad)
     return facts.offsets.rows(rows, "group_id", "topic", "partition", rows=count)
 
 
@@ -161,7 +161,7 @@ OFFSETS_OF_SHARE_GROUP = Rule(
     "and later, for all groups of the partition.",
     evidence="How many; one of the commits.",
     remedy="kafka-consumer-groups --delete-offsets before the upgrade; let the share group have another id.",
-    message="share group {group_id} has committed offsets",
+    message="share group {group_id} has committed offsets of {topic}",
     reads=("offsets", "groups"),
     find=_offsets_of_share_group,
     applies=lambda profile: not profile.known_key_types.isdisjoint(SHARE_KEY_TYPES),

@@ -7,6 +7,7 @@ are the same however the partitions are shared out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from coordinator_core.durations import MINUTE_MS
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Place
+from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Place, Removal
 from coordinator_core.history.signs import (
     MoveKind,
     flapping_of,
@@ -96,6 +97,7 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
                     "committed_offset": move.after.first.committed_offset,
                     "record_offset_before": move.before.last.record_offset,
                     "records": abs(move.records),
+                    "commits_after": move.after.commits - 1,
                     "by": _AGAIN if id(move.after) in puts else by,
                     "member": None if move.after.member is None else move.after.member.member_id,
                 }
@@ -104,8 +106,8 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
     return rows
 
 
-_MOVE = _OFFSET_KEY | dict.fromkeys(("before", "committed_offset", "record_offset_before", "records"), _NUMBER)
-_MOVE |= {"by": _TEXT, "member": _TEXT}
+_MOVE_NUMBERS = ("before", "committed_offset", "record_offset_before", "records", "commits_after")
+_MOVE = _OFFSET_KEY | dict.fromkeys(_MOVE_NUMBERS, _NUMBER) | {"by": _TEXT, "member": _TEXT}
 
 
 def _two_writers(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
@@ -171,9 +173,14 @@ def _retention(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator[Ro
         and removal.end.retention_at_most_ms is not None
         and removal.end.retention_at_most_ms < configured
     ]
-    if early:
-        applied, first = min(early, key=itemgetter(0))
-        values = {"applied_ms": applied, "configured_ms": configured, "rows": len(early)}
+
+    def topic(one: tuple[int, Removal]) -> str:
+        return one[1].offset_key.topic
+
+    for _, some in groupby(sorted(early, key=topic), key=topic):
+        of_topic = list(some)
+        applied, first = min(of_topic, key=itemgetter(0))
+        values = {"applied_ms": applied, "configured_ms": configured, "rows": len(of_topic)}
         yield _at(first.place, **_of(first.offset_key), **values)
 
 
@@ -227,9 +234,10 @@ JUMPED = Rule(
     "R73",
     "committed-offset-jumped-ahead",
     Severity.WARNING,
-    summary="Within the log a committed offset jumped forward, far beyond every step before.",
+    summary="Within the log a committed offset jumped forward, far beyond every step before, and those after it.",
     why="Records were skipped: an out-of-range fetch with auto.offset.reset=latest, a seek, or a reset.",
-    evidence="Both commits, who wrote the second, how many records.",
+    evidence="Both commits, who wrote the second, how many records, how many commits that writer made after it. Large "
+    "steps one after the other are a consumer that catches up; without a commit after it, that cannot be told.",
     remedy="Look at the client's log for OFFSET_OUT_OF_RANGE; set the offset back to read what was skipped.",
     message="committed offset of {topic}-{partition} jumped from {before} to {committed_offset}, by {by}: {records} "
     "records were never committed one by one",
@@ -341,7 +349,8 @@ RETENTION = Rule(
     "R60 are then wrong.",
     evidence="The offset that expired soonest, its age.",
     remedy="Set offsets_retention_ms to the brokers' offsets.retention.minutes; make it equal on all brokers.",
-    message="offsets of {group_id} expired after {applied_ms} ms, the configured retention is {configured_ms} ms",
+    message="offsets of {topic} of {group_id} expired after {applied_ms} ms, the configured retention is "
+    "{configured_ms} ms",
     reads=(),
     needs=(Need.LOG,),
     thresholds=("offsets_retention_ms",),

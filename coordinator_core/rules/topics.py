@@ -93,6 +93,11 @@ class Topics:
         names = self.names.to_pylist()
         return {topic_id: name for topic_id, name in zip(self.ids, names, strict=True) if topic_id}
 
+    @cached_property
+    def have_ids(self) -> bool:
+        """Whether all topics of clients are listed with their ids."""
+        return all(self.ids[at] for name, at in self._by_name.items() if name != OFFSETS_TOPIC)
+
     def locate(self, topic: Int64s, partition: Int64s) -> Int64s:
         """Position in ``start`` and ``end`` of partitions of topics by number; -1 where there is none."""
         position = np.full(len(topic), -1, np.int64)

@@ -79,8 +79,8 @@ _TABLE = """## The table `findings`
 `reconciliation.json`: the verdict, the inputs, which rules were evaluated. The id is a hash of all that
 decides the findings, so asking again changes nothing. The Spark app `reconcile` adds `figures.json` and
 three tables of lag, for the report of the same run. Runs themselves are never written into. When a rule has
-very many findings (`findings_per_rule`), those of a group become one, which says in `rows` for how many it
-stands.
+very many findings (`findings_per_rule`), those of a group, and of one mute, become one, which says in `rows` for how
+many it stands.
 
 | column | type | meaning |
 |---|---|---|

@@ -59,13 +59,17 @@ def offset_tombstone(group: str = "g", topic: str = "t", partition: int = 0) -> 
     return encode_key(1, {"group": group, "topic": topic, "partition": partition}), None
 
 
-def subscription(*topics: str) -> bytes:
-    return encode_consumer_subscription(1, {"topics": list(topics), "userData": None, "ownedPartitions": []})
+def subscription(*topics: str, **owned_at_join: Sequence[int]) -> bytes:
+    value = {"topics": list(topics), "userData": None, "ownedPartitions": _partitions(owned_at_join)}
+    return encode_consumer_subscription(1, value)
 
 
 def assignment(**topics: Sequence[int]) -> bytes:
-    parts = [{"topic": topic, "partitions": list(numbers)} for topic, numbers in topics.items()]
-    return encode_consumer_assignment(1, {"assignedPartitions": parts, "userData": None})
+    return encode_consumer_assignment(1, {"assignedPartitions": _partitions(topics), "userData": None})
+
+
+def _partitions(topics: dict[str, Sequence[int]]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in topics.items()]
 
 
 def member(
@@ -170,6 +174,35 @@ def share_group(group: str) -> list[Record]:
     return [
         (encode_key(11, {"groupId": group}), encode_value(11, 0, {"epoch": 2, "metadataHash": 7})),
         (encode_key(12, {"groupId": group}), encode_value(12, 0, {"assignmentEpoch": 2})),
+    ]
+
+
+def streams_group(group: str) -> list[Record]:
+    """A streams group whose member has a task."""
+    key, member_key = {"groupId": group}, _of_member(group, "m")
+    subtopology = {"subtopologyId": "0", "sourceTopics": ["t"]}
+    lists = ("sourceTopicRegex", "stateChangelogTopics", "repartitionSinkTopics", "repartitionSourceTopics")
+    subtopology |= {name: [] for name in (*lists, "copartitionGroups")}
+    described = dict.fromkeys(("instanceId", "rackId", "userEndpoint"))
+    described |= {"clientId": "c", "clientHost": "/127.0.0.1", "processId": "p", "clientTags": []}
+    tasks = ("activeTasks", "standbyTasks", "warmupTasks")
+    owned_tasks: dict[str, Any] = {name: [] for name in tasks} | {
+        "activeTasks": [{"subtopologyId": "0", "partitions": [0]}]
+    }
+    current = owned_tasks | {f"{name}PendingRevocation": [] for name in tasks}
+    return [
+        (
+            encode_key(19, member_key),
+            encode_value(19, 0, described | {"rebalanceTimeoutMs": 300_000, "topologyEpoch": 0}),
+        ),
+        (encode_key(17, key), encode_value(17, 0, {"epoch": 3, "metadataHash": 0, "validatedTopologyEpoch": 0})),
+        (encode_key(23, key), encode_value(23, 0, {"epoch": 0, "subtopologies": [subtopology]})),
+        (encode_key(21, member_key), encode_value(21, 0, owned_tasks)),
+        (encode_key(20, key), encode_value(20, 0, {"assignmentEpoch": 3})),
+        (
+            encode_key(22, member_key),
+            encode_value(22, 0, current | {"memberEpoch": 3, "previousMemberEpoch": 2, "state": 1}),
+        ),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,117 @@ import pytest
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
 from tests.log.builders import NOW_MS
-from tests.rules.faults import DAY, FAULTS, SCALA, at
-from tests.rules.logs import HEALTHY, TOPICS, classic, commit, empty_group, offset_tombstone, one
+from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, at, committed, with_topics
+from tests.rules.logs import (
+    HEALTHY,
+    OFFSETS,
+    OTHER_TOPIC_ID,
+    TOPIC_ID,
+    TOPICS,
+    Log,
+    Record,
+    assignment,
+    classic,
+    commit,
+    consumer_group,
+    consumer_member,
+    empty_group,
+    member,
+    offset_tombstone,
+    one,
+    streams_group,
+    subscription,
+    topic,
+)
+
+TWO = with_topics(topic("t", partitions=2, topic_id=TOPIC_ID), OFFSETS)
+NO_IDS = with_topics(topic("t", start=10), OFFSETS)
+
+BOTH = classic("g", member(subscribes=subscription("t", "u"), owns=assignment(t=[0], u=[0])))
+BEFORE = one(BOTH, commit(), commit(topic="u"))
+GONE = [BOTH, commit(), commit(topic="u"), offset_tombstone("g", "u")]
+GONE_OF_ID = [BOTH, commit(), commit(topic="u", topicId=TOPIC_ID), offset_tombstone("g", "u")]
+BEFORE_OF_ID = one(*GONE_OF_ID[:-1])
+LIVE_U = with_topics(topic("t", topic_id=OTHER_TOPIC_ID), topic("u", topic_id=TOPIC_ID), OFFSETS)
+OTHER_U = with_topics(topic("t", topic_id=TOPIC_ID), topic("u", topic_id=OTHER_TOPIC_ID), OFFSETS)
+
+HANDED_OVER = classic(
+    "g",
+    member("m", subscribes=subscription("t", t=[0, 1])),
+    member("n", owns=assignment()),
+    protocol="cooperative-sticky",
+)
+"""Generation of a cooperative rebalance in which ``t-1`` is taken from a member; the next one gives it to another."""
+
+SLOW = [committed(number, 50 + 10 * number, 0) for number in range(20)]
+STORES = [f"store-{number}" for number in range(100, 160)]
+TASK = [*streams_group("s"), commit("s")]
+
+
+def _of_stores(*records: Callable[[str], Record]) -> Log:
+    """Groups with fixed ids, with these records each, a day and an hour apart."""
+    parts = [at(number * (DAY + 60), *map(record, STORES)) for number, record in enumerate(records)]
+    return one(*parts, now_ms=NOW_MS + 3 * DAY_MS)
+
+
+TWINS = {
+    "R12: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
+    "R13: it is handed over": one(HANDED_OVER, commit(), commit(partition=1), topics=TWO),
+    "R13: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
+    "R27: they have members": one(*map(classic, STORES), *map(commit, STORES)),
+    "R27: they commit for long": _of_stores(commit, commit),
+    "R39: it is handed over": one(HANDED_OVER, commit(), commit(partition=1)),
+    "R41: each of many partitions is committed now and then": one(
+        classic("g", member(owns=assignment(t=range(100)))),
+        *(committed(number / 12, 50 + number, *range(100), version=4) for number in range(5)),
+        settings={"thresholds": {"storm_commits": 500, "storm_commits_per_second": 20}},
+    ),
+    "R61: the topics lack it": one(*GONE, previous=BEFORE, topics=TOPICS),
+    "R61: the topics have another of that name": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=OTHER_U),
+    "R61: the log tells that it was deleted": one(*GONE, previous=BEFORE, topics=LIVE_U, scanned=True),
+    "R61: nobody has an offset of it": one(*GONE, previous=BEFORE),
+    "R73: a consumer catches up": one(
+        classic(), *SLOW, *(committed(100 + number, 1500 * number, 0) for number in range(1, 9)), **SCALA
+    ),
+    "R73: a consumer catches up through a rebalance": one(
+        *(classic(), *SLOW, committed(100, 2000, 0), classic(generation=4), committed(101, 4000, 0)), **SCALA
+    ),
+}
+
+MORE_FAULTS = {
+    # Partition 5 is none of the topic's, so it is no owner of one of them.
+    "R13": one(classic("g", member(owns=assignment(t=[1, 5]))), commit(partition=1), topics=TWO),
+    "R40": one(*TASK, now_ms=NOW_MS + 4 * DAY_MS),
+    "R47": one(classic(), commit(metadata="\U0001f600" * 2000)),
+    "R61": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=LIVE_U),
+    "R73": one(classic(), *SLOW, *(committed(100 + number, 50_000 + number, 0) for number in range(9)), **SCALA),
+}
+"""Faults that rules once passed over."""
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_twin_of_a_fault_has_no_finding_of_its_rule(twin: str, tmp_path: Path) -> None:
+    found = TWINS[twin].reconcile(tmp_path)
+    assert twin[:3] in found.evaluated
+    assert twin[:3] not in found.findings["rule"].to_pylist()
+
+
+@pytest.mark.parametrize("code", MORE_FAULTS)
+def test_a_fault_fires_its_rule(code: str, tmp_path: Path) -> None:
+    assert code in MORE_FAULTS[code].reconcile(tmp_path).findings["rule"].to_pylist()
+
+
+def test_an_assignment_that_cannot_be_read_is_no_partition_without_owner(tmp_path: Path) -> None:
+    log = one(classic("g", member(owns=b"\0\1\0")), commit(), topics=TOPICS)
+    assert log.reconcile(tmp_path).findings["rule"].to_pylist() == ["R21"]
+
+
+@pytest.mark.parametrize(("commits", "after"), [(1, 0), (3, 2)])
+def test_a_jump_tells_how_many_commits_came_after_it(commits: int, after: int, tmp_path: Path) -> None:
+    """The last step that is known may be the first one of a consumer that catches up."""
+    log = one(classic(), *SLOW, *(committed(100 + number, 50_000 + number, 0) for number in range(commits)), **SCALA)
+    (row,) = log.reconcile(tmp_path).findings.to_pylist()
+    assert (row["rule"], json.loads(row["evidence"])["commits_after"]) == ("R73", after)
 
 
 def test_every_rule_has_a_fault() -> None:

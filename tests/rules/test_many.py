@@ -29,7 +29,7 @@ from tests.lifecycle.random_groups import TOPICS as RANDOM_TOPICS
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.log.builders import NOW_MS
 from tests.rules.faults import FAULTS
-from tests.rules.logs import TOPICS, Log, classic, commit, empty_group, one
+from tests.rules.logs import TOPICS, Log, classic, commit, empty_group, one, share_group
 from tests.rules.together import ALONE, together
 
 DAY_MS = 86_400_000
@@ -154,6 +154,43 @@ def test_of_the_hits_of_a_group_the_first_stands_for_all(log: Log, tmp_path: Pat
     found = [(row["rule"], *_subject(row), row["rows"], row["evidence"]) for row in together]
     assert sorted(found) == sorted(expected)
     assert found
+
+
+SEVERAL_TOPICS = one(
+    classic(),
+    commit(),
+    *(commit("s", name, number, offset=-5, metadata="x" * 4000) for name in "ab" for number in range(2)),
+    share_group("shared"),
+    *(commit("shared", name) for name in "ab"),
+    settings={
+        "mutes": [
+            {"rule": code, "topic": name, "reason": name, "until": "2100-01-01"}
+            for code, name in (("R44", "a"), ("R47", "b"), ("R68", "b"))
+        ]
+    },
+)
+
+
+@pytest.mark.parametrize("limit", [1 << 40, 0])
+def test_a_mute_is_of_its_topic_also_where_hits_are_gathered(
+    limit: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    log = SEVERAL_TOPICS
+    settings = settings_from(log.settings | {"thresholds": {"findings_per_rule": limit}}, RULES)
+    facts = log.facts(tmp_path)
+    whole = evaluate(facts, settings).findings
+    found: dict[tuple[str, bool], int] = {}
+    for row in whole.to_pylist():
+        assert (row["muted"] is not None) == (row["rule"] + row["topic"] in ("R44a", "R47b", "R68b"))
+        assert row["rows"] == 1 or limit == 0 or row["rule"] == "R47"
+        subject = row["rule"], row["muted"] is not None
+        found[subject] = found.get(subject, 0) + row["rows"]
+    assert found == {(code, is_muted): 2 for code in ("R44", "R47") for is_muted in (True, False)} | {
+        ("R68", True): 1,
+        ("R68", False): 1,
+    }
+    request.getfixturevalue("parts")
+    assert evaluate(anew(facts), settings).findings == whole
 
 
 def _subject(row: dict[str, Any]) -> tuple[Any, ...]:

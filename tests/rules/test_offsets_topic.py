@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.rules.inputs import Inputs
-from tests.rules.faults import DAY_MS, UNCLEANED, with_offsets_topic, with_partition
+from tests.rules.faults import DAY_MS, UNCLEANED, of_partition, with_offsets_topic, with_partition
 from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
 
+OF_SECOND = of_partition(1, 3)
 _COMMITS = [commit(offset=number) for number in range(30)]
 
 TWINS = {
     "R81: only the copy begins later": Log({0: {7: log_of(*HEALTHY, base_offset=7)}}, topics=TOPICS),
+    # Of the cluster's partitions the copy has one, and not the first.
+    "R81: only a copy of another partition begins later": Log(
+        {1: {7: log_of(classic(OF_SECOND), commit(OF_SECOND), base_offset=7)}}, num_partitions=3, topics=TOPICS
+    ),
     "R82: a cluster of one broker": one(
         *HEALTHY, topics=with_offsets_topic("a", leader=0, replicas=[0], isr=[0], config={"min.insync.replicas": "1"})
     ),
