@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.run is not None:
         run = open_run(arguments.run)
         profile = profile or profile_from_label(run.profile)
-        on_damage = run.on_damage if on_damage is OnDamage.FAIL else on_damage
+        on_damage = run.on_damage(on_damage)
     damage = directory_damage(snapshot, on_damage)
     output, run_id = arguments.output or place_beside(open_run(arguments.run).path), arguments.run_id
     if arguments.output is None and run_id is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
@@ -27,6 +28,7 @@ from coordinator_core.reports.history_file import write_history
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.place import check_output_outside, is_one_run, source_directories
+from coordinator_core.runs.read import open_run
 
 
 @click.command("history")
@@ -57,20 +59,28 @@ def history_command(
     if options.engine is Engine.SPARK:
         arguments = _arguments(paths, output, groups, offsets_retention_ms, options)
         told = run_spark_app("history", options.master, arguments)
-        warn_about_damage([Damage(**entry) for entry in told["damage"]], options.on_damage)
+        on_damage = options.on_damage
+        if is_one_run(paths):
+            on_damage = open_run(paths[0]).on_damage(on_damage)
+        warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
         _told(told["rows"], told["history"], told["hash"])
         return
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
     digest = HistoryDigest() if with_digest else None
+    absent = set(groups)
 
     def tables() -> Iterator[pa.Table]:
         for part in history_parts(snapshot, asked, damage):
             if digest is not None:
                 digest.update(part)
+            if absent:
+                absent.difference_update(pc.unique(part.table["group_id"]).to_pylist())
             yield part.table
 
     rows = write_history(output, tables())
     warn_about_damage(damage, asked.on_damage)
+    for group_id in sorted(absent):
+        note(f"regroup: warning: no committed offset of group {group_id!r} is in this log")
     _told(rows, output, None if digest is None else digest.hexdigest())
 
 

@@ -123,8 +123,7 @@ def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Re
         return discover(paths), options
     run = open_run(paths[0])
     profile = options.profile or profile_from_label(run.profile)
-    on_damage = run.on_damage if options.on_damage is OnDamage.FAIL else options.on_damage
-    return snapshot_of_run(run), replace(options, profile=profile, on_damage=on_damage)
+    return snapshot_of_run(run), replace(options, profile=profile, on_damage=run.on_damage(options.on_damage))
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:

@@ -56,9 +56,10 @@ class Run:
     def partial(self) -> bool:
         return not self.manifest["complete"]
 
-    @property
-    def on_damage(self) -> OnDamage:
-        """How its log was read, and is read again."""
+    def on_damage(self, asked: OnDamage = OnDamage.FAIL) -> OnDamage:
+        """How its log is read again: past damage as it was read, unless another way is ``asked`` for."""
+        if asked is not OnDamage.FAIL:
+            return asked
         # Runs of earlier versions do not say it.
         return OnDamage(self.manifest.get("on_damage", (OnDamage.RECOVER if self.partial else OnDamage.FAIL).value))
 

@@ -217,6 +217,14 @@ def test_a_control_record_that_ends_no_transaction(release: str, key: bytes, sta
     assert lost == ([(5, 5, 7), (6, 5, None)] if stays_open else [])
 
 
+def test_a_leader_epoch_below_minus_one_counts_as_none(tmp_path: Path) -> None:
+    log = Log()
+    for epoch in (-1, -2, -2, 3, -2):
+        log.wait(5000).commit("g", {("t", 0): 5 + epoch}, leader_epoch=epoch)
+    rows = check(discover([str(log.write(tmp_path))]), profile_for_release("4.3.1"))
+    assert {row["leader_epoch"] for row in rows} == {None, 3}
+
+
 def rows_of(log: Log, directory: Path, release: str, group: str) -> list[Row]:
     """The rows of a group, which are the same in the table of everything, in small portions, and alone."""
     snapshot, profile = discover([str(log.write(directory))]), profile_for_release(release)
@@ -346,6 +354,10 @@ def test_a_group_as_investigate_shows_it(tmp_path: Path, capfd: pytest.CaptureFi
     """The file has the rows of ``regroup investigate --group``."""
     path, file = str(random_log(Random(1), tmp_path / "log")), str(tmp_path / "out" / "history.parquet")
     assert run(["history", path, "--output", file, "--kafka-version", "4.3.1"]) == ExitCode.CLEAN
+    assert "no committed offset of" not in capfd.readouterr().err
+    absent = str(tmp_path / "absent.parquet")
+    assert run(["history", path, "--output", absent, "--kafka-version", "4.3.1", "--group", "no\x1b"]) == ExitCode.CLEAN
+    assert "warning: no committed offset of group 'no\\x1b' is in this log" in capfd.readouterr().err
     rows = pq.read_table(file, filters=[("group_id", "=", "lost")]).to_pylist()
     words = ["investigate", path, "--group", "lost", "--kafka-version", "4.3.1", "--format", "json"]
     assert run(words) in (ExitCode.CLEAN, ExitCode.FINDINGS)
