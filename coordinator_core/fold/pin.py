@@ -40,6 +40,7 @@ class Pin:
             "sources": list(snapshot.sources),
             "partitions": [self._partition(log) for log in snapshot.partitions],
             "topic_names": snapshot.topic_names,
+            "cluster_id": snapshot.cluster_id,
             "ignored": [{"path": path, "reason": reason} for path, reason in snapshot.ignored],
             "damage": [damage.as_dict() for damage in snapshot.damage],
         }
@@ -136,6 +137,7 @@ def _pin(document: Mapping[str, Any]) -> Pin:
         tuple((entry["path"], entry["reason"]) for entry in document["ignored"]),
         tuple(Damage(**entry) for entry in document["damage"]),
         dict(document["topic_names"]),
+        document.get("cluster_id"),
     )
     return Pin(snapshot, fingerprints, next_offsets)
 
