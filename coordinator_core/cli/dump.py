@@ -8,10 +8,10 @@ import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json
 from coordinator_core.cli.output import write
+from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.log.discovery import discover
 from coordinator_core.reports.dump import dump_objects, dump_text
 from coordinator_core.untrusted import visible_lines
 
@@ -27,7 +27,7 @@ def dump_command(paths: tuple[str, ...], output_format: Format, options: ReplayO
     """
     damage: list[Damage] = []
     if output_format is Format.JSONL:
-        snapshot = discover(paths)
+        snapshot = find_snapshot(paths)
         for log in snapshot.partitions:
             for row in dump_objects(log, on_damage=options.on_damage, damage=damage):
                 write_json(row)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.cli.publish import publish_locally
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_no_record
 from coordinator_core.cli.spark_app import publish_with_spark
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
@@ -100,7 +100,7 @@ def found_beside(paths: Sequence[str]) -> Beside:
 def cluster_of(paths: Sequence[str]) -> str | None:
     """Id of the cluster of a snapshot, or of the log that a run leads to; ``None`` where nothing tells it."""
     log = beside_run(open_run(paths[0])).log if is_one_run(paths) else paths
-    return discover(log).cluster_id if log else None
+    return find_snapshot(log).cluster_id if log else None
 
 
 def refuse_other_rules(paths: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ def refuse_other_rules(paths: Sequence[str]) -> None:
     if is_one_run(paths):
         open_run(paths[0]).refuse_other_rules()
     else:
-        writer.refuse_other_rules(discover(paths))
+        writer.refuse_other_rules(find_snapshot(paths))
 
 
 def already_replayed(run: Run) -> UsageError:
@@ -120,7 +120,7 @@ def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Re
     """Discover a snapshot; of a run, the logs that it was made from as far as it has read them, which are to be read by
     its profile, and past damage as it was, unless something else is asked for."""
     if not is_one_run(paths):
-        return discover(paths), options
+        return find_snapshot(paths), options
     run = open_run(paths[0])
     profile = options.profile or profile_from_label(run.profile)
     return snapshot_of_run(run), replace(options, profile=profile, on_damage=run.on_damage(options.on_damage))
@@ -128,7 +128,8 @@ def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Re
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
     """Discover a snapshot and settle the profile."""
-    snapshot = discover(paths)
+    snapshot = find_snapshot(paths)
+    warn_about_no_record(snapshot)
     return snapshot, profile_of(snapshot, options)
 
 
@@ -137,10 +138,12 @@ def profile_of(snapshot: Snapshot, options: ReplayOptions) -> Profile:
     profile = options.profile
     if profile is None:
         # Loading the kernels takes time that reading a run need not.
-        from coordinator_core.fold.inference import infer_profile
+        from coordinator_core.fold.inference import inferred_profile
 
-        profile = infer_profile(snapshot.partitions)
-        note(f"regroup: profile {profile.label}, told from the records")
+        profile, is_told = inferred_profile(snapshot.partitions)
+        note(
+            f"regroup: profile {profile.label}, {'told from the records' if is_told else 'assumed: no record tells it'}"
+        )
     return profile
 
 

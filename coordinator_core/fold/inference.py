@@ -32,6 +32,11 @@ _MOST_RECORDS = 4096
 
 def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
     """Profile of the newest release of which the newest segments of ``logs`` have a witness."""
+    return inferred_profile(logs)[0]
+
+
+def inferred_profile(logs: Iterable[PartitionLog]) -> tuple[Profile, bool]:
+    """:func:`infer_profile`, and whether a record tells it: without one it is that of the newest release."""
     evidence = Evidence()
     for log in logs:
         left = SAMPLED_BATCHES
@@ -39,7 +44,7 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
             if left == 0:
                 break
             left, evidence = take_from(log, segment, evidence, left)
-    return profile_for_release(*release_of(evidence))
+    return profile_for_release(*release_of(evidence)), bool(evidence.key_types)
 
 
 def take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> tuple[int, Evidence]:

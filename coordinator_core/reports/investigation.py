@@ -127,6 +127,8 @@ def verdict_of(found: Investigation) -> str:
             f"Nothing in this log speaks against {group.group_id}: it {now}, with "
             f"{count(kept, 'committed offset')} of {count(len(group.versions), 'partition')} ever committed."
         )
+    if not groups:
+        return "This log holds no group."
     return f"Nothing in this log speaks against its {count(len(groups), 'group')}."
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import Pin, segment_fingerprint
 from coordinator_core.log.discovery import discover
@@ -32,7 +33,11 @@ def pin_of_run(run: Run, paths: Sequence[str] = ()) -> Pin:
     read: dict[int, list[dict[str, Any]]] = {}
     for entry in run.manifest["inputs"]:
         read.setdefault(entry["offsets_partition"], []).append(entry)
-    snapshot = discover(tuple(paths or run.manifest["sources"]))
+    sources = tuple(paths or run.manifest["sources"])
+    gone = [] if paths else [path for path in sources if storage.stat(path) is None]
+    if gone:
+        raise UsageError(f"{run.path} was made of {gone[0]}, which is gone: name the log where it is now, not the run")
+    snapshot = discover(sources)
     logs = {log.offsets_partition: log for log in snapshot.partitions}
     partitions, fingerprints = [], {}
     # A part of a run has the cuts of its partitions alone.

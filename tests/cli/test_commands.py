@@ -306,3 +306,59 @@ def test_a_group_whose_offsets_partition_was_not_copied_is_told_as_that(
         code, out, err = outcome([*command, "--group", "x-plain-after", *rules], capfd)
         assert (code, out) == (2, ""), command
         assert err.endswith(f"regroup: error: {first}{away}"), command
+
+
+class TestPathsThatLeadToRuns:
+    """The error says which path to name."""
+
+    @pytest.fixture(scope="class")
+    def place(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        place = tmp_path_factory.mktemp("runs")
+        shutil.copytree(case("k431-txn").paths[0] / "__consumer_offsets-2", place / "log/__consumer_offsets-2")
+        replay = ["replay", str(place / "log"), "--output", str(place / "out"), "--cluster", "c", "--run-id", "r1"]
+        assert run([*replay, "--window", "w", "--kafka-version", "4.3.1", "--no-fold-cache"]) == 0
+        return place
+
+    @pytest.mark.parametrize("words", [["dump"], ["loads"], ["replay", "--cluster", "c", "--output", "OUT"]])
+    def test_a_run_where_a_log_is_read(self, words: list[str], place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        given = str(place / "out/c/w/r1")
+        code, _, err = outcome([words[0], given, *words[1:], "--kafka-version", "4.3.1"], capfd)
+        assert (code, err) == (
+            2,
+            f"regroup: error: {given} is a run: name the log that it was made of, {place / 'log'}\n",
+        )
+
+    @pytest.mark.parametrize("above", ["out", "out/c", "out/c/w", "out/c/latest.json"])
+    def test_a_path_above_a_run(self, above: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        code, _, err = outcome(["list", str(place / above)], capfd)
+        said = f"{place / above} is no run, but there are runs below: name one, such as {place / 'out/c/w/r1'}"
+        assert (code, err) == (2, f"regroup: error: {said}\n")
+
+    def test_a_run_whose_log_is_gone(self, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        shutil.copytree(place / "out", tmp_path / "out")
+        given = tmp_path / "out/c/w/r1"
+        manifest = (given / "manifest.json").read_text()
+        (given / "manifest.json").write_text(manifest.replace(f'"{place / "log"}"', f'"{tmp_path / "gone"}"'))
+        code, _, err = outcome(["explain", str(given), "--group", "x-seq"], capfd)
+        assert code == 2
+        assert f"{given} was made of {tmp_path / 'gone'}, which is gone: name the log where it is now" in err
+
+
+def test_a_log_without_a_record_is_told_as_that(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, b"")
+    warning = f"regroup: warning: {log} holds no record: nothing is known of any group\n"
+    for words in (
+        ["list"],
+        ["investigate"],
+        ["reconcile"],
+        ["replay", "--output", str(tmp_path / "out"), "--cluster", "c"],
+    ):
+        code, _, err = outcome([words[0], str(log), *words[1:]], capfd)
+        assert (code, err.count(warning)) == (0, 1), err
+        assert "told from the records" not in err
+    assert outcome(["investigate", str(log)], capfd)[1].startswith("This log holds no group.\n")
+    assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
+    write_segment(log, b"".join(History().commit(1).batches))
+    assert "holds no record" not in outcome(["list", str(log)], capfd)[2]

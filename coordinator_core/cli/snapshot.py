@@ -1,0 +1,59 @@
+"""The snapshot at the paths of a command line, and what to say where there is none, or where nothing is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from coordinator_core import storage
+from coordinator_core.cli.options import note
+from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.runs.place import LATEST, directories_of, is_run
+
+
+def find_snapshot(paths: Sequence[str]) -> Snapshot:
+    """Result of :func:`discover`; where it fails and a path leads to runs, the error says which path to name."""
+    try:
+        return discover(paths)
+    except UsageError:
+        for path in paths:
+            if (instead := _instead(path)) is not None:
+                raise UsageError(f"{path} {instead}") from None
+        raise
+
+
+def warn_about_no_record(snapshot: Snapshot) -> None:
+    """A log of which nothing was copied but the names of its files is as clean as one without groups."""
+    if not any(map(_has_record, snapshot.partitions)):
+        note(f"regroup: warning: {', '.join(snapshot.sources)} holds no record: nothing is known of any group")
+
+
+def _has_record(log: PartitionLog) -> bool:
+    # Most logs show one in their first batch. What is wrong with a damaged one is for its readers to say.
+    try:
+        return bool(log.size) and any(records for _, _, records in read_records(log, damage=[]))
+    except DamagedInputError:
+        return True
+
+
+def _instead(path: str) -> str | None:
+    """What ``path`` is, and what to name in its place, where it leads to runs."""
+    # Loaded here: a replay loads the Arrow behind runs while it folds.
+    from coordinator_core.runs.read import RunError, open_run, resolve_latest
+
+    above, name = storage.split(path)
+    directory = above if name == LATEST else path
+    found = storage.stat(directory)
+    if found is None or not found.is_directory:
+        return None
+    if is_run(directory):
+        return f"is a run: name the log that it was made of, {', '.join(open_run(directory).manifest['sources'])}"
+    newest: str | None = None
+    for output, cluster in (storage.split(directory), *map(storage.split, directories_of(directory))):
+        with suppress(RunError):
+            newest = newest or resolve_latest(output, cluster).path
+    newest = newest or next((one for one in reversed(directories_of(directory)) if is_run(one)), None)
+    return None if newest is None else f"is no run, but there are runs below: name one, such as {newest}"
