@@ -365,6 +365,9 @@ class HistoryReader:
         owner: Member | None,
         had_members: bool,
     ) -> Version:
+        if value.leader_epoch is not None and value.leader_epoch < 0:
+            # No client has such an epoch: it counts as none here and in ``kernels.versions``.
+            value = value._replace(leader_epoch=None)
         generation, missing = generation_of(group), self._history.missing
         found = Version(value, value, place, place, place, generation, had_members, owner, missing, metadata=metadata)
         found.still = place

@@ -32,7 +32,7 @@ def decoded(values: pa.Array, names: Collection[str] = OFFSETS.names) -> dict[st
     made: dict[str, Callable[[], pa.Array]] = {
         "value_version": lambda: column(fields["version"]),
         "committed_offset": lambda: column(fields["committed_offset"]),
-        "leader_epoch": lambda: column(fields["leader_epoch"], fields["leader_epoch"] < 0),
+        "leader_epoch": lambda: column(fields["leader_epoch"], fields["leader_epoch"] == -1),
         "metadata": lambda: text(source.binary(fields["metadata"], fields["metadata_bytes"])),
         "commit_timestamp_ms": lambda: column(fields["commit_timestamp"]),
         "expire_timestamp_ms": lambda: column(fields["expire_timestamp"], fields["version"] != 1),

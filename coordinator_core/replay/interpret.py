@@ -214,7 +214,7 @@ def committed_offset(
     # By position, in the order of the fields: names take twice the time, and this is done for each commit of a log.
     return CommittedOffset(
         value["offset"],
-        leader_epoch if leader_epoch >= 0 else None,
+        None if leader_epoch == -1 else leader_epoch,
         value["metadata"],
         value["commitTimestamp"],
         expire_timestamp,

@@ -15,12 +15,14 @@ from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
+from coordinator_core.records.codec import encode_value
 from tests.fold.parity import PROFILES, assert_merges, merge_folds, partition_log, whole_fold
 from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
 from tests.replay.reference import replay_partition
 
 PROFILE = PROFILES["4.3.1"]
+VALUE = {"offset": 5, "metadata": "", "commitTimestamp": 1_000}
 RULES = FoldRules.of(PROFILE)
 
 
@@ -264,3 +266,13 @@ def test_counts(tmp_path: Path) -> None:
     assert counts.formats == {2: 4}
     assert counts.commits == {(1, None): 1, (1, 1): 1, (1, 3): 1}
     assert (fold.first_offset, fold.next_offset) == (0, 7)
+
+
+def test_a_leader_epoch_below_minus_one_is_kept(tmp_path: Path) -> None:
+    """Brokers of 3.9.2 and 4.3.1 store -2 and answer it, also after a restart: only -1 stands for none."""
+    values = [encode_value(1, 3, VALUE | {"leaderEpoch": epoch}) for epoch in (-2, -1, 0, -(1 << 31))]
+    items = [(encoded_key(b"g", b"t", partition), value) for partition, value in enumerate(values)]
+    found = segment(tmp_path / "log", build_batch(0, items))
+    assert_folds_like_the_scalar_path(found)
+    merged = merge_folds([whole_fold(found, rules=RULES)], PROFILE, 0)
+    assert [one.leader_epoch for one in merged.offsets.values()] == [-2, None, 0, -(1 << 31)]
