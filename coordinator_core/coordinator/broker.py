@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.api_versions import api_versions
+from coordinator_core.coordinator.classic import NoGenerationError
 from coordinator_core.coordinator.errors import ApiError, AppendError, Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java.coordinator import JavaCoordinator
@@ -136,9 +137,17 @@ class Broker:
     def handle(self, client: Client, request: requests.Request, respond: replies.Respond) -> None:
         """Answer a request, now or later; members alone wait for their answer."""
         if isinstance(request, requests.JoinGroup):
-            self.coordinator.join_group(client, request, respond)
+            answer = _Once(respond)
+            try:
+                self.coordinator.join_group(client, request, answer)
+            except NoGenerationError:
+                answer(replies.JoinGroupReply(Errors.UNKNOWN_SERVER_ERROR))
         elif not isinstance(request, requests.SyncGroup):
-            reply = self._answer(client, request)
+            try:
+                reply = self._answer(client, request)
+            except NoGenerationError:
+                # Only a member that leaves ends what others wait for.
+                reply = replies.LeaveGroupReply(Errors.UNKNOWN_SERVER_ERROR)
             if reply is not None:
                 respond(reply)
         elif client.version >= 5 and None in (request.protocol_type, request.protocol_name):
@@ -281,10 +290,12 @@ class Broker:
     ) -> tuple[replies.TopicResult, ...]:
         """The error of each partition: topics are looked up first, what is unknown never reaches the coordinator.
 
+        A known topic of which the request names no partition is left out.
+
         ``change`` takes the partitions that are known and gives their errors in that order, ``None`` for a
         partition that is not answered.
         """
-        named = [self._named(topic) for topic in topics]
+        named = [topic for topic in map(self._named, topics) if topic.partitions or not self._is_known(topic)]
         known = (
             topic._replace(partitions=tuple(one for one in topic.partitions if not self._unknown(topic, one)))
             for topic in named
@@ -310,6 +321,9 @@ class Broker:
             return topic._replace(topic_id=found.topic_id) if found else topic
         found = self.cluster.metadata.by_id(topic.topic_id)
         return topic._replace(topic_id=TopicId(topic.topic_id), name=found.name if found else "")
+
+    def _is_known(self, topic: Changed) -> bool:
+        return self.cluster.metadata.topic(topic.name) is not None
 
     def _unknown(self, topic: Changed, partition: requests.CommitPartition | requests.DeletePartition) -> Errors:
         if topic.topic_id is not None and not topic.name:
@@ -376,6 +390,18 @@ class Broker:
         for broker in self.cluster.brokers:
             broker.coordinator.topics_deleted(deleted)
         return replies.DeleteTopicsReply(tuple(responses))
+
+
+class _Once:
+    """The function ``respond`` for the first answer; later ones are dropped."""
+
+    def __init__(self, respond: replies.Respond) -> None:
+        self._respond: replies.Respond | None = respond
+
+    def __call__(self, reply: replies.Reply) -> None:
+        respond, self._respond = self._respond, None
+        if respond is not None:
+            respond(reply)
 
 
 def _failed_fetch(group: requests.FetchGroup, error: Errors) -> replies.FetchedGroup:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import JoinGroupReply, JoinMember, Respond, SyncGroupReply
 from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE, stops_reading
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
+from coordinator_core.lifecycle.subscriptions import known_topics
 from coordinator_core.records.codec import RecordDecodeError
 
 EMPTY_ASSIGNMENT = b""
@@ -29,6 +29,13 @@ VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.DEAD: frozenset(GroupState),
 }
 """From which states a group may go to each (``validPreviousStates``)."""
+
+
+class NoGenerationError(Exception):
+    """A broker's code throws an exception while it begins a generation, and nobody catches it.
+
+    The group goes on waiting for members that have joined.
+    """
 
 
 class Ageing(NamedTuple):
@@ -74,7 +81,11 @@ class Member:
         return dict(reversed(self.protocols))[protocol]
 
     def vote(self, candidates: set[str]) -> str:
-        return next(name for name, _ in self.protocols if name in candidates)
+        """The first of the candidates that the member supports; :class:`NoGenerationError` without one."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise NoGenerationError
 
 
 class LiveClassicGroup:
@@ -98,6 +109,8 @@ class LiveClassicGroup:
         self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
         self.new_member_added = False
+        self.is_stuck = False
+        """Nothing ends the rebalance under way any more."""
 
     def is_in(self, *states: GroupState) -> bool:
         return self.state in states
@@ -194,7 +207,10 @@ class LiveClassicGroup:
         return sum(protocol == name for member in self.members.values() for protocol, _ in member.protocols)
 
     def select_protocol(self) -> str:
-        """The protocol that all support and most vote for; the release decides a tie by its map's order."""
+        """The protocol that all support and most vote for; the release decides a tie by its map's order.
+
+        A protocol that a member names twice counts as often, and is then supported by more members than there are.
+        """
         known = {name for member in self.members.values() for name, _ in member.protocols}
         candidates = self._supported_by_all(known)
         votes: dict[str, int] = {}
@@ -204,7 +220,10 @@ class LiveClassicGroup:
         return max(self.rules.vote_order(votes), key=lambda name: votes[name])
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of all members, ``None`` when unknown: no ``consumer`` group, or an unreadable blob."""
+        """Topics of all members, ``None`` when unknown: no ``consumer`` group, or an unreadable blob.
+
+        Raises :class:`NoGenerationError` for a blob at which generated code throws another exception (KAFKA-20570).
+        """
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -213,8 +232,11 @@ class LiveClassicGroup:
             return None
         topics: set[str] = set()
         for member in self.members.values():
+            subscription = member.metadata(self.protocol_name)
+            if stops_reading(subscription, validates=True):
+                raise NoGenerationError
             try:
-                topics.update(Subscription.of(member.metadata(self.protocol_name)).topics)
+                topics.update(known_topics(subscription))
             except RecordDecodeError:
                 return None
         return frozenset(topics)

@@ -7,10 +7,11 @@ Sources: ``GroupCoordinator`` with ``DelayedJoin``, ``InitialDelayedJoin`` and `
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, NoGenerationError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import JoinGroupReply, SyncGroupReply
 from coordinator_core.coordinator.rules import ReleaseRules
@@ -48,7 +49,7 @@ class Rebalances:
     def restart_session(self, group: LiveClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
         """Start the member's session again (``completeAndScheduleNextHeartbeatExpiration``)."""
         member_id = member.member_id
-        self.timers.schedule(
+        self._schedule(
             ("heartbeat", group.group_id, member_id),
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
             lambda: self._session_expired(group, member_id),
@@ -56,7 +57,7 @@ class Rebalances:
 
     def await_pending_member(self, group: LiveClassicGroup, member_id: str, timeout_ms: int) -> None:
         group.pending_join.add(member_id)
-        self.timers.schedule(
+        self._schedule(
             ("heartbeat", group.group_id, member_id),
             timeout_ms,
             lambda: self._session_expired(group, member_id),
@@ -74,6 +75,13 @@ class Rebalances:
         member = group.members.get(member_id)
         if member is not None and not member.has_satisfied_heartbeat():
             self.remove_member(group, member)
+
+    def _schedule(self, key: tuple[str, ...], delay_ms: int, action: Callable[[], None]) -> None:
+        def quietly() -> None:
+            with suppress(NoGenerationError):
+                action()
+
+        self.timers.schedule(key, delay_ms, quietly)
 
     # Members
 
@@ -148,7 +156,7 @@ class Rebalances:
         return group.previous_state is GroupState.EMPTY
 
     def _await_joins(self, group: LiveClassicGroup) -> None:
-        self.timers.schedule(
+        self._schedule(
             ("join", group.group_id),
             group.rebalance_timeout_ms,
             lambda: self._join_due(group),
@@ -165,14 +173,19 @@ class Rebalances:
             else:
                 self.complete_join(group)
 
-        self.timers.schedule(("initial-join", group.group_id), delay_ms, due)
+        self._schedule(("initial-join", group.group_id), delay_ms, due)
 
     def _join_due(self, group: LiveClassicGroup) -> None:
         if self.store.has_group(group) and group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_join(group)
 
     def complete_join(self, group: LiveClassicGroup) -> None:
-        """The join phase is over: drop who did not come, elect a leader, begin the next generation."""
+        """The join phase is over: drop who did not come, elect a leader, begin the next generation.
+
+        Raises :class:`NoGenerationError`, which the answer to a request shows and a timer does not.
+        """
+        if group.is_stuck:
+            return
         self.timers.cancel(("join", group.group_id))
         self.timers.cancel(("initial-join", group.group_id))
         for member in list(group.members.values()):
@@ -185,7 +198,12 @@ class Rebalances:
             # Static members only, and none of them joined: wait once more.
             self._await_joins(group)
             return
-        group.next_generation(self.clock.now_ms)
+        try:
+            group.next_generation(self.clock.now_ms)
+        except NoGenerationError:
+            # A purgatory is done with the operation, whatever comes of it.
+            group.is_stuck = self.rules.purgatory
+            raise
         if group.is_empty:
             self.store.store_group(group, {}, lambda _error: None)
             return
@@ -195,7 +213,7 @@ class Rebalances:
             member.is_new = False
             group.pending_sync.add(member.member_id)
         generation = group.generation
-        self.timers.schedule(
+        self._schedule(
             ("sync", group.group_id),
             group.rebalance_timeout_ms,
             lambda: self._sync_due(group, generation),

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 from coordinator_core.coordinator.record_data import Endpoint, KeyValue, StreamsTopology
 from coordinator_core.jsontext import Int16, Int32, Matching
+from coordinator_core.lifecycle.due import wrapped
 
 UUID = "[A-Za-z0-9_-]{22}"
 Uuid = Annotated[str, Matching(UUID, "a topic id of 22 characters")]
@@ -130,7 +131,7 @@ class OffsetCommit:
 
     def expire_timestamp_ms(self, now_ms: int) -> int | None:
         """``None``: the retention of the broker decides."""
-        return None if self.retention_time_ms == -1 else now_ms + self.retention_time_ms
+        return None if self.retention_time_ms == -1 else int(wrapped(now_ms + self.retention_time_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def expiry_of(
     """
     if clock is Clock.COMMIT:
         is_explicit = is_explicit & False
-    end = is_explicit * explicit_ms + (1 - is_explicit) * _wrapped(base_ms + retention_ms)
+    end = is_explicit * explicit_ms + (1 - is_explicit) * wrapped(base_ms + retention_ms)
     if clock is Clock.GROUP:
         # The broker subtracts in 64 bits: an age that overflows is negative, and never old enough.
         ages = (base_ms <= LONG_MAX - retention_ms) & (base_ms >= now_ms - LONG_MAX)
@@ -79,7 +79,7 @@ def expiry_of_commit(
     )
 
 
-def _wrapped(total: Any) -> Any:
-    """``total`` as a signed 64-bit integer; arrays are that already, and too narrow for the modulus."""
+def wrapped(total: Any) -> Any:
+    """The sum ``total`` as a signed 64-bit integer; arrays are that already, and too narrow for the modulus."""
     over = total > LONG_MAX
     return total - over * LONG_MAX - over * LONG_MAX - over * 2

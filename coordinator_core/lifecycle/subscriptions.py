@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
-from coordinator_core.groups.model import ClassicGroup, ClassicMember, ConsumerGroup, Group, StreamsGroup
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, StreamsGroup
 from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
@@ -39,16 +39,19 @@ def _of_classic_group(group: ClassicGroup) -> frozenset[str] | None:
     if group.members and group.protocol is None:
         return None
     try:
-        return frozenset(topic for member in group.members for topic in _subscription(member))
+        return frozenset(topic for member in group.members for topic in known_topics(member.subscription))
     except RecordDecodeError:
         return None
 
 
-def _subscription(member: ClassicMember) -> list[str]:
-    """The coordinator reads every version of a subscription as version 0, of which the others are longer."""
-    if len(member.subscription) < len(_VERSION_0):
+def known_topics(subscription: bytes) -> list[str]:
+    """Topics of the subscription of a ``consumer`` member; ``RecordDecodeError`` for one that cannot be read.
+
+    The coordinator reads every version of a subscription as version 0, of which the others are longer.
+    """
+    if len(subscription) < len(_VERSION_0):
         raise RecordDecodeError(0, "a subscription begins with its version")
-    topics: list[str] = decode_consumer_subscription(_VERSION_0 + member.subscription[2:])["topics"]
+    topics: list[str] = decode_consumer_subscription(_VERSION_0 + subscription[2:])["topics"]
     return topics
 
 

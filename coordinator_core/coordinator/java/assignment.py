@@ -163,7 +163,8 @@ class Assignments:
         if group.assignment_epoch >= group_epoch or not group.may_assign(interval_ms, self._now_ms):
             return group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
         name = group.next_assignor(member, updated) or DEFAULT_ASSIGNOR
-        previous_id = group.static_members.get(updated.instance_id or "")
+        instance_id = updated.instance_id
+        previous_id = None if instance_id is None else group.static_members.get(instance_id)
         replaced = previous_id if previous_id not in (None, updated.member_id) else None
         specs: dict[str, Spec] = JavaHashMap()
         for member_id, one in group.members.items():

@@ -138,7 +138,8 @@ class ClassicMembers:
         try:
             subscription = Subscription.of(request.protocols[0].metadata)
         except RecordDecodeError:
-            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
+            # ``deserializeSubscription`` throws an exception that nobody catches in Kafka.
+            raise ApiError(Errors.UNKNOWN_SERVER_ERROR) from None
         image = self._groups.metadata()
         owned = []
         for name, partitions in subscription.owned_partitions:

@@ -87,7 +87,10 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         self._join_classic(client, request, respond)
 
     def _join_classic(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
-        """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer."""
+        """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer.
+
+        Of several answers the first counts, as with a ``CompletableFuture``: ``respond`` drops the others.
+        """
         group_id = request.group_id
         records: list[Record] = []
         group = self.manager.get_group(group_id)
@@ -102,8 +105,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         except ApiError:
             respond(replies.JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return
-        answers = _Once(respond)
-        self.membership.join(classic, client, request, answers)
+        self.membership.join(classic, client, request, respond)
         if is_new:
             try:
                 empty = JavaClassicGroup(group_id, self.clock.now_ms)
@@ -115,7 +117,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 )
             except ApiError as error:
                 self.manager.revert(group_id, group)
-                answers(replies.JoinGroupReply(error.error))
+                respond(replies.JoinGroupReply(error.error))
 
     def sync_group(self, client: Client, request: requests.SyncGroup, respond: replies.Respond) -> None:
         try:
@@ -318,18 +320,6 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         self.manager.shard(partition).end_transaction(producer_id, commit)
-
-
-class _Once:
-    """Only the first answer counts, as with a ``CompletableFuture``."""
-
-    def __init__(self, respond: replies.Respond) -> None:
-        self._respond: replies.Respond | None = respond
-
-    def __call__(self, reply: replies.Reply) -> None:
-        respond, self._respond = self._respond, None
-        if respond is not None:
-            respond(reply)
 
 
 def _failed_commit(request: requests.OffsetCommit | requests.TxnOffsetCommit, error: Errors) -> list[Errors]:

@@ -161,9 +161,12 @@ class CommittingModernGroup(ModernGroup[Member]):
         """Accept commits of an older epoch for partitions that the member owned then (KIP-1251)."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if member_id is None and member_epoch < 0:
-            return
-        member = self.member(member_id or "")
+        if member_id is None:
+            if member_epoch < 0:
+                return
+            # The broker looks the id up in a map that takes no null.
+            raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+        member = self.member(member_id)
         if member_epoch != member.member_epoch:
             raise self.stale(member)
 
