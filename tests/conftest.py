@@ -133,7 +133,7 @@ _POSITION = {part.path: position for position, part in enumerate(PARTS)}
 
 # What a test finds must not depend on how fast the machine is,
 settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("few", parent=settings.get_profile("all"), max_examples=25, derandomize=True)
+settings.register_profile("few", parent=settings.get_profile("all"), max_examples=12, derandomize=True)
 settings.load_profile("few")
 # nor on what an earlier run has kept.
 os.environ["REGROUP_FOLD_CACHE"] = ""

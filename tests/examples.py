@@ -10,9 +10,9 @@ from hypothesis import settings
 
 
 def examples(most: int) -> settings:
-    """``most`` of them in the profile ``all`` (``tests/conftest.py``), a quarter in ``few``."""
+    """``most`` of them in the profile ``all`` (``tests/conftest.py``), an eighth in ``few``."""
     is_few = settings.get_current_profile_name() == "few"
-    return settings(max_examples=max(5, most // 4) if is_few else most)
+    return settings(max_examples=max(5, most // 8) if is_few else most)
 
 
 def one_in(share: int, values: Sequence[Any]) -> list[Any]:

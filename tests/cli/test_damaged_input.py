@@ -56,7 +56,7 @@ def assert_clean_or_damaged(directory: Path, capfd: pytest.CaptureFixture[str], 
     return code
 
 
-@strides(4)
+@strides(8)
 def test_truncation_at_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str], stride: int) -> None:
     codes = set()
     for length in range(0, len(SEGMENT), stride):
@@ -65,7 +65,7 @@ def test_truncation_at_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert codes == {0, 3}
 
 
-@strides(4)
+@strides(8)
 def test_a_flip_of_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str], stride: int) -> None:
     codes = []
     for position in range(0, len(SEGMENT), stride):

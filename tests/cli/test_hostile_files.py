@@ -188,7 +188,9 @@ def test_what_a_replay_reads_is_measured_and_compacted(
 TIMES = (-(1 << 63), -1, 0, (1 << 63) - 1)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+@pytest.mark.parametrize(
+    "codec", [Codec.NONE, *(pytest.param(codec, marks=pytest.mark.full) for codec in (Codec.GZIP, Codec.ZSTD))]
+)
 @pytest.mark.parametrize("time", TIMES)
 @pytest.mark.parametrize("options", [[], ["--renumber"], ["--expire"], ["--codec", "lz4"]])
 def test_compaction_of_extreme_timestamps(

@@ -103,7 +103,7 @@ def test_a_drill_of_it_is_refused(redpanda: str, tmp_path: Path, capfd: Capture)
         assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
 
 
-@pytest.mark.parametrize("misplaced", [0, 1, 5])
+@pytest.mark.parametrize("misplaced", [*(pytest.param(few, marks=pytest.mark.full) for few in (0, 1)), 5])
 def test_a_log_of_kafka_is_not_refused(misplaced: int, tmp_path: Path, capfd: Capture) -> None:
     """Also one with groups in wrong partitions, which no number of partitions explains."""
 

@@ -143,10 +143,11 @@ def test_values_of_other_types_are_refused_with_their_place(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
+        pytest.param(
             '"offsets.retention.check.interval.ms": "600000"',
             '"offsets.retention.check.interval.ms": "1"',
             "timers fall due",
+            marks=pytest.mark.full,
         ),
         ('"offsets.topic.num.partitions": "5"', '"offsets.topic.num.partitions": "2147483647"', "at most 100000 are"),
         ('"partitions": 3', '"partitions": 2147483647', "partitions: expected int from 0 to 100000"),

@@ -18,8 +18,6 @@ from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.cases import CASES, FEW_CASES, Case, cross_section
 from tests.fold.parity import PROFILES, assert_merges, fold_batches, fold_in_runs, sequential_outcome
 
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-
 
 def own_profile(case: Case) -> Profile:
     return profile_for_release(case.release, case.coordinator)
@@ -46,7 +44,7 @@ def pieces(log: PartitionLog, profile: Profile, on_damage: OnDamage) -> Iterator
         )
 
 
-@every_case
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_segments(case: Case) -> None:
     assert_folds(case, own_profile(case))
 

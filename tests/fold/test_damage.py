@@ -79,7 +79,7 @@ def assert_same_outcome(path: Path, data: bytes, on_damage: OnDamage) -> Partiti
     return expected[0]
 
 
-@strides(3)
+@strides(6)
 @each_log
 def test_every_byte(tmp_path: Path, name: str, stride: int) -> None:
     path = tmp_path / f"{0:020d}.log"
@@ -88,7 +88,7 @@ def test_every_byte(tmp_path: Path, name: str, stride: int) -> None:
 
 
 @pytest.mark.parametrize("on_damage", [OnDamage.SALVAGE, OnDamage.RECOVER])
-@strides(19, 7)
+@strides(37, 7)
 @each_log
 def test_some_bytes_when_going_on(tmp_path: Path, name: str, on_damage: OnDamage, stride: int) -> None:
     path = tmp_path / f"{0:020d}.log"
@@ -98,7 +98,7 @@ def test_some_bytes_when_going_on(tmp_path: Path, name: str, on_damage: OnDamage
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("crc", [True, False], ids=["valid crc", "stale crc"])
-@strides(3)
+@strides(6)
 def test_bytes_of_records_changed_under_a_crc(tmp_path: Path, codec: Codec, crc: bool, stride: int) -> None:
     """With a valid CRC the damage is in the records: found where they are split, by both in the same way."""
     data = bytearray(build_batch(0, ITEMS, codec=codec) + build_batch(2, ITEMS))

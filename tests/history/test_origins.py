@@ -11,7 +11,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.history.model import Certainty, OriginKind
 from coordinator_core.history.rows import history_rows
 from coordinator_core.log.types import ControlType
-from tests.cases import CASES, Case, case
+from tests.cases import CASES, Case, case, cross_section
 from tests.history.logs import MINUTE, T0, Client, Log, case_histories, group_histories
 from tests.log.builders import write_partition
 from tests.rules.logs import log_of, transaction
@@ -109,7 +109,7 @@ def test_who_writes_without_being_a_member() -> None:
     assert kinds("g-simple-assign") <= {ADMIN, STANDALONE}
 
 
-@pytest.mark.parametrize("one", [one for one in CASES if "torn" not in one.name], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", cross_section([one for one in CASES if "torn" not in one.name]))
 def test_nothing_is_said_to_be_a_mirror_for_sure(one: Case) -> None:
     """No mirror ran; requests that a load generator sent look like one's, and no more is claimed."""
     for group in case_histories(one).values():

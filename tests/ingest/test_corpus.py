@@ -16,7 +16,7 @@ from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from tests.cases import CASES, TORN, Case, case, cross_section
+from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.ingest.dumps import Row, consumed, row, write
 from tests.runs.state_tables import state_tables
 
@@ -83,7 +83,7 @@ def test_records_are_kept(item: Case, level: IsolationLevel, tmp_path: Path) -> 
     assert kept == [{**each, "timestampType": max(0, each["timestampType"])} for each in rows]
 
 
-@pytest.mark.parametrize("item", cross_section(WHOLE))
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
 def test_read_committed_has_the_commits_of_the_log(item: Case, tmp_path: Path) -> None:
     """But for offset keys with records behind the last stable offset, which a consumer has not seen yet, and those
     of which the import says that a tombstone leaves them undecided."""

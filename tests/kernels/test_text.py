@@ -142,8 +142,8 @@ def test_an_error_of_the_caller_is_raised() -> None:
 @pytest.mark.parametrize(
     ("directory", "release"),
     [
-        (CORPUS / "k431-txn/log", "4.3.1"),
-        (CORPUS / "k241/after", "2.4.1"),
+        pytest.param(CORPUS / "k431-txn/log", "4.3.1", marks=pytest.mark.full),
+        pytest.param(CORPUS / "k241/after", "2.4.1", marks=pytest.mark.full),
         (tool_logs.DATA / "odd", "4.3.1"),
         (tool_logs.DATA / "batches", "2.1.1"),
     ],

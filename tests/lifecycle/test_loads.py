@@ -209,7 +209,8 @@ def test_differences_count_committed_offsets_by_group(tmp_path: Path) -> None:
     [
         pytest.param("k392-classic", "3.9", "classic", marks=pytest.mark.full),
         pytest.param("k431-mixed", "4.3", "new", marks=pytest.mark.full),
-        ("k431-txn", "4.3", "new"),
+        pytest.param("k431-txn", "4.3", "new", marks=pytest.mark.full),
+        ("k440/before", "4.4", "new"),
     ],
 )
 def test_the_release_that_wrote_a_log_loads_it_without_a_difference(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator_core.lifecycle.loads import PartitionLoad, loads
+from coordinator_core.lifecycle.loads import PartitionLoad, ReleaseLoad, loads
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import Profile, profile_for_release
@@ -54,6 +55,14 @@ def test_loads_says_what_the_broker_said(recorded: Path, tmp_path: Path) -> None
 
 def test_issues_are_named_by_the_first_release_that_a_broker_showed_free_of_them(tmp_path: Path) -> None:
     """By log, partition and release: what the words above cannot tell."""
+
+    @cache
+    def loads_of(name: str) -> list[ReleaseLoad]:
+        write_log(name, tmp_path / name)
+        profiles = [profile_for_release(one, "new" if name == "new" else "classic") for one in TABLE[name]]
+        snapshot = discover([str(tmp_path / name)])
+        return list(loads(snapshot, profiles[-1], profiles, on_damage=OnDamage.FAIL, damage=[]))
+
     for name, partition, release, bug, fixed in (
         ("new", 1, "4.0.1", "KAFKA-19862", "4.0.2"),
         ("new", 1, "4.1.1", "KAFKA-19862", "4.1.2"),
@@ -65,13 +74,9 @@ def test_issues_are_named_by_the_first_release_that_a_broker_showed_free_of_them
         ("large", 0, "2.0.0", "KAFKA-7286", "2.0.1"),
         ("newer", 0, "2.3.1", "KIP-915", None),
     ):
-        write_log(name, tmp_path / name)
-        profiles = [profile_for_release(one, "new" if name == "new" else "classic") for one in TABLE[name]]
-        snapshot = discover([str(tmp_path / name)])
-        found = loads(snapshot, profiles[-1], profiles, on_damage=OnDamage.FAIL, damage=[])
         stop = next(
             load.partitions[partition].stop
-            for load in found
+            for load in loads_of(name)
             if release in {str(profile.release) for profile in load.profiles}
         )
         assert stop is not None

@@ -57,8 +57,8 @@ def our_blocks(output: bytes) -> list[list[str]]:
     "name, arguments, expected",
     [
         ("k431-mixed", [], "describe.txt"),
-        ("k431-mixed", ["--verbose"], "describe-verbose.txt"),
-        ("k431-mixed", ["--state"], "state.txt"),
+        pytest.param("k431-mixed", ["--verbose"], "describe-verbose.txt", marks=pytest.mark.full),
+        pytest.param("k431-mixed", ["--state"], "state.txt", marks=pytest.mark.full),
         ("k431-mixed", ["--state", "--verbose"], "state-verbose.txt"),
         ("k431-mixed", ["--members", "--verbose"], "members.txt"),
         ("k431-txn", [], "describe.txt"),

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from coordinator_core.cli.app import run
-from tests.cases import CASES, TORN, Case
+from tests.cases import CASES, TORN, Case, cross_section
 from tests.reports.broker_answers import comparable, expected_groups
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_describe_equals_what_the_broker_reloaded(case: Case, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     arguments = ["describe", "--format", "json", "--now-ms", "0", *case.command_line()]
     if case in TORN:

@@ -151,7 +151,7 @@ def test_a_run_is_split_by_bytes_and_a_compressed_segment_is_worth_it(
     assert 1 + len(run) + len(given) == len(sizes)
 
 
-@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned", "k431-txn")))
+@pytest.mark.parametrize("item", cross_section(KINDS, ("k241/cleaned",)))
 def test_segments_folded_together_are_told_of_one_by_one(item: Case, tmp_path: Path) -> None:
     snapshot = cut_into_batches(item, tmp_path / "log")
     profile = profile_for_release(item.release, item.coordinator)

@@ -56,8 +56,12 @@ def uncached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
     return loaded(tmp_path_factory.mktemp("uncached"), "k431-mixed", "--no-fold-cache")
 
 
-def test_threads_load_nothing_but_codecs(uncached: dict[str, bool], tmp_path: Path) -> None:
+def test_threads_load_nothing_but_codecs(uncached: dict[str, bool]) -> None:
     assert in_threads(uncached) <= _CODECS
+
+
+@pytest.mark.full
+def test_threads_load_nothing_but_codecs_with_a_cache(tmp_path: Path) -> None:
     for _ in range(2):
         assert in_threads(loaded(tmp_path, "k431-mixed", "--fold-cache", str(tmp_path / "folds"))) <= _CODECS
 

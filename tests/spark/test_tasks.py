@@ -159,7 +159,7 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(
     assert state_hash(digests) == whole["state_hash"]
 
 
-@pytest.mark.parametrize("most_bytes, merges", [(0, False), (1 << 30, True)])
+@pytest.mark.parametrize("most_bytes, merges", [pytest.param(0, False, marks=pytest.mark.full), (1 << 30, True)])
 def test_a_task_merges_a_partition_whose_folds_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, merges: bool
 ) -> None:
