@@ -36,6 +36,7 @@ a salvaged log that begin at one record offset are in any order.
 | `now_ms` | the time that ages were measured from |
 | `profile`, `profile_name`, `release`, `coordinator`, `profile_inferred` | whose rules were applied |
 | `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
+| `on_damage` | `fail`, `recover` (`--partial`) or `salvage`: how commands read the log of the run again |
 | `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
 | `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints: absolute paths, or URIs |
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
