@@ -22,6 +22,8 @@ _ITEMS = 256
 """Items of a list that are made text at once."""
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
+_CANONICAL: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
+_canonical = json.JSONEncoder(**_CANONICAL).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
 
 def canonical(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
     """Canonical JSON: sorted keys, no spaces, ASCII. ``default`` gives what an object that is no JSON stands for."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=default).encode()
+    encode = _canonical if default is None else json.JSONEncoder(**_CANONICAL, default=default).encode
+    return encode(document).encode()
 
 
 def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:

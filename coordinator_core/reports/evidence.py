@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from coordinator_core import __version__, storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.fingerprint import RunningFingerprint
@@ -240,7 +242,20 @@ def history_lines(
     """Lines of ``history.jsonl``, some thousand at a time."""
     for part in history_parts(snapshot, asked, damage, read):
         for batch in part.table.to_batches(_ROWS):
-            yield [canonical(row) + b"\n" for row in batch.to_pylist()]
+            columns = [_values(column) for column in batch.columns]
+            rows = (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+            yield [canonical(row) + b"\n" for row in rows]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """``to_pylist`` of a column, in a fraction of its time."""
+    if isinstance(column, pa.DictionaryArray):
+        names = column.dictionary.to_pylist()
+        codes = column.indices.fill_null(len(names)).to_numpy()
+        return [*map([*names, None].__getitem__, codes.tolist())]
+    if pa.types.is_integer(column.type) and column.null_count == 0:
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def content_sha256(segment: SegmentFile) -> str:
