@@ -21,7 +21,7 @@ from coordinator_core.cli.options import (
     replay_options,
     write_line,
 )
-from coordinator_core.cli.outputs import refuse_read
+from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.cli.source import (
     already_replayed,
     cluster_of,
@@ -47,7 +47,7 @@ from coordinator_core.drill.loading import (
     read_samples,
     server_log_samples,
 )
-from coordinator_core.drill.model import Calibration, Objectives, Verdict
+from coordinator_core.drill.model import PREDICTION_VERSION, Calibration, Objectives, Verdict
 from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.drill.timing import ClusterSettings
@@ -62,6 +62,8 @@ from coordinator_core.untrusted import INT32_END, whole_number
 
 T = TypeVar("T")
 
+_BEGINS = f'{{"version": {PREDICTION_VERSION}, "scenario": '.encode()
+"""First bytes of what ``--output`` writes."""
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -129,6 +131,7 @@ def predict_command(
     topology_file = topology_file or _beside(paths)
     if output is not None:
         refuse_read(output, [topology_file])
+        refuse_other_file(output, _BEGINS, "prediction")
     topology = load_topology(topology_file)
     if active_controller is not None:
         topology = replace(topology, active_controller_id=active_controller)

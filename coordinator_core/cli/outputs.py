@@ -48,6 +48,14 @@ def refuse_read(path: str, files: Iterable[str]) -> None:
         raise _read(path)
 
 
+def refuse_other_file(path: str, begins: bytes, what: str) -> None:
+    """:class:`UsageError` where ``path``, which is to be written, is a file but no earlier ``what``: all these
+    begin with ``begins``."""
+    found = storage.stat(path)
+    if found is not None and found.size and bytes(storage.read(path, len(begins))) != begins:
+        raise UsageError(f"the output {path} is there already, and is no {what}; choose another file")
+
+
 def _read(path: str) -> UsageError:
     return UsageError(f"the output {path} is read by this command; choose another file")
 

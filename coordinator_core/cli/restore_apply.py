@@ -9,12 +9,12 @@ import click
 
 from coordinator_core import storage
 from coordinator_core.cli.options import Finite, Format, client_options, format_option, note, write_json, write_line
-from coordinator_core.cli.outputs import refuse_read
+from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
 from coordinator_core.reports.restore import proof_text
-from coordinator_core.restore.model import read_plan, write_plan
+from coordinator_core.restore.model import PLAN_BEGINS, read_plan, write_plan
 from coordinator_core.untrusted import visible
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ def rollback_command(
     above, name = storage.split(directory)
     directory = above if name == JOURNAL else directory
     refuse_read(plan_path, [storage.join(directory, each) for each in (PLAN, JOURNAL)])
+    refuse_other_file(plan_path, PLAN_BEGINS, "plan")
     with Client(read_settings(bootstrap_server, command_config)) as client:
         plan = rollback_plan(client, directory)
     write_plan(plan_path, plan)

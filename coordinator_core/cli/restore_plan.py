@@ -23,6 +23,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
+from coordinator_core.cli.outputs import refuse_other_file
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import (
@@ -39,7 +40,7 @@ from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide, is_elsewhere
-from coordinator_core.restore.model import Plan, plan_document, write_plan
+from coordinator_core.restore.model import PLAN_BEGINS, Plan, plan_document, write_plan
 from coordinator_core.restore.selection import (
     Move,
     Scenario,
@@ -210,6 +211,8 @@ def plan_command(
     of_file = {} if names_file is None else _names_of_file(names_file)
     point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
     _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
+    if output is not None:
+        refuse_other_file(output, PLAN_BEGINS, "plan")
     by_file = bool(of_file) and not groups and not all_groups
     wanted, source = _wanted(paths, from_file, point, tuple(of_file) if by_file else groups, options)
     named = None if all_groups and wanted is None else groups

@@ -30,6 +30,8 @@ else:
     Metadata = str
 
 PLAN_VERSION = 1
+PLAN_BEGINS = b'{"choices":{'
+"""First bytes of the file of a plan: its keys are sorted."""
 ROLLBACK = "rollback"
 """Kind of a plan that undoes an apply."""
 _ITEMS = 64

@@ -61,7 +61,15 @@ def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFi
     capfdbinary.readouterr()
     output = tmp_path / "prediction.json"
     command = ["drill", "predict", str(latest.parent), *options, "--now-ms", "7", "--format", "json"]
+    output.write_text("what else is there")
+    assert run([*command, "--output", str(output)]) == 2
+    assert f"{output} is there already, and is no prediction" in capfdbinary.readouterr().err.decode()
+    assert output.read_text() == "what else is there"
+    output.write_bytes(b"")
     assert run([*command, "--output", str(output)]) == 0
+    assert run([*command, "--output", str(output)]) == 0
+    capfdbinary.readouterr()
+    assert run(command) == 0
     of_run = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
     assert Prediction.from_json(json.loads(output.read_text())) == of_run
     assert (of_run.cluster, of_run.predicted_at_ms) == ("shop", 7)

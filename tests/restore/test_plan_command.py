@@ -366,6 +366,17 @@ def test_what_is_refused(log: Path, arguments: list[str], said: str, capfd: pyte
     assert said in printed.err.splitlines()[-1]
 
 
+def test_an_output_replaces_an_earlier_plan_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, output = Log().commit("g", {("orders", 0): 100}).write(tmp_path / "log", 3), tmp_path / "plan.json"
+    words = [str(log), "--group", "g", "--against", str(log), "--output", str(output)]
+    planned(capfd, *words)
+    planned(capfd, *words)
+    output.write_text("what else is there")
+    assert run(["restore", "plan", *words, "--kafka-version", "3.9.2"]) == ExitCode.USAGE
+    assert f"{output} is there already, and is no plan" in capfd.readouterr().err
+    assert output.read_text() == "what else is there"
+
+
 def test_only_the_approved_plan_is_applied(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "plan.json")
     planned(capfd, log, "--group", "g", "--before-record", "0:3", "--against", log, "--output", path)
