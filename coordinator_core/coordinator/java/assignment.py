@@ -157,8 +157,14 @@ class Assignments:
         member: ConsumerMember,
         updated: ConsumerMember,
         out: list[Record],
+        *,
+        counts_anew: bool,
     ) -> tuple[int, Partitions]:
-        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
+        """Epoch of the target assignment and the member's part of it, computed anew where that is due.
+
+        ``counts_anew``: the member's change made the group look at its subscriptions again. Else the assignor is told
+        whether all had the same ones before it.
+        """
         interval_ms = self._manager.settings.group_consumer_assignment_interval_ms
         if group.assignment_epoch >= group_epoch or not group.may_assign(interval_ms, self._now_ms):
             return group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
@@ -172,15 +178,16 @@ class Assignments:
         if replaced is not None:
             specs.pop(replaced, None)
         specs[updated.member_id] = self._spec(group, updated, group.target(replaced or updated.member_id))
-        counts = group.subscriptions([member], updated)
-        members = {*group.members, updated.member_id}
-        if replaced is not None:
-            members.discard(replaced)
+        if counts_anew:
+            regexes, topics = group.regex_counts(member, updated), group.subscriptions([member], updated)
+            members = len({*group.members, updated.member_id} - {replaced})
+        else:
+            regexes, topics, members = group.regex_counts(), group.subscriptions(), len(group.members)
         assignment = ASSIGNORS[name](
             GroupSpec(
                 members=specs,
                 partitions={topic.topic_id: topic.partitions for topic in self._metadata()},
-                homogeneous=_homogeneous(group.regex_counts(member, updated), counts, len(members)),
+                homogeneous=_homogeneous(regexes, topics, members),
                 is_assigned=_is_assigned(group),
             )
         )

@@ -72,7 +72,8 @@ class ClassicMembers:
         bump = subscription_changed or topics_changed
         group_epoch = group.group_epoch
         assignments = self._groups.assignments
-        if bump or group.metadata_expired(self._groups.now_ms):
+        counts_anew = bump or group.metadata_expired(self._groups.now_ms)
+        if counts_anew:
             group_epoch = assignments.bump_epoch(group, bump, member, updated, out)
         rebalance = downgrade and group.assignment_epoch < group_epoch
         if not rebalance:
@@ -80,7 +81,9 @@ class ClassicMembers:
                 target = group.target_of(updated.member_id, updated.instance_id)
                 target_epoch = group.assignment_epoch
             else:
-                target_epoch, target = assignments.update_target(group, group_epoch, member, updated, out)
+                target_epoch, target = assignments.update_target(
+                    group, group_epoch, member, updated, out, counts_anew=counts_anew
+                )
             updated = assignments.reconcile(
                 group,
                 updated,

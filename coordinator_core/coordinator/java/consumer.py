@@ -90,9 +90,12 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         updated = _updated(member, client, request)
         subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
         group_epoch = group.group_epoch
-        if topics_changed or group.metadata_expired(self.now_ms):
+        counts_anew = topics_changed or group.metadata_expired(self.now_ms)
+        if counts_anew:
             group_epoch = self.assignments.bump_epoch(group, topics_changed, member, updated, out)
-        target_epoch, target = self.assignments.update_target(group, group_epoch, member, updated, out)
+        target_epoch, target = self.assignments.update_target(
+            group, group_epoch, member, updated, out, counts_anew=counts_anew
+        )
         updated = self.assignments.reconcile(
             group,
             updated,
