@@ -37,7 +37,8 @@ evaluated*:
   between would lie beyond the ends.
 - leader epochs, replicas, configuration (`--topics FILE`): what the `topics.json` of a capture has besides, if the
   principal was allowed to ask ([capture.md](capture.md)).
-- previous run (`--against RUN`): the run of an earlier snapshot of the same cluster. A run of another cluster, or one with a later now, is refused.
+- previous run (`--against RUN`): the run of an earlier snapshot of the same cluster. A run of another cluster, or one
+  with a later now, is refused.
 - log (`--log SNAPSHOT`): the log that the run was made of. Every record is looked at in Python, so this takes
   many times as long as the replay did; one larger than 64 MB is looked at only when it is named (in Spark: one with
   a partition larger than that).

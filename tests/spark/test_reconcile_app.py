@@ -83,8 +83,11 @@ def test_all_faults_in_one_log(session: Session, faults: Inputs) -> None:
 
 @pytest.mark.full
 def test_findings_that_are_too_many_become_one_of_a_group(session: Session, faults: Inputs) -> None:
-    few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}}, RULES))
-    assert max(checked(session, few)["rows"].to_pylist()) > 1
+    mutes = [{"rule": "R36", "topic": "u", "reason": "known", "until": "2030-01-01"}]
+    few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}, "mutes": mutes}, RULES))
+    findings = checked(session, few)
+    assert max(findings["rows"].to_pylist()) > 1
+    assert {row["topic"] for row in findings.to_pylist() if row["muted"]} == {"u"}
 
 
 def test_some_rules_only(session: Session, faults: Inputs) -> None:
