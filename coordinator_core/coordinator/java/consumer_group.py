@@ -151,14 +151,14 @@ class LiveConsumerGroup(ConsumerGroup, CommittingModernGroup[ConsumerMember]):
         return all(one.speaks_classic for one in self.members.values() if one.member_id not in gone)
 
     def supports_classic_protocols(self, protocol_type: str, names: set[str]) -> bool:
+        """Whether all classic members support one of ``names``; one that a member names twice counts twice."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         if self.is_empty:
             return bool(names)
-        classic = [
-            set(dict(one.classic_protocols)) for one in self.members.values() if one.classic_protocols is not None
-        ]
-        return any(all(name in protocols for protocols in classic) for name in names)
+        classic = [one.classic_protocols for one in self.members.values() if one.classic_protocols is not None]
+        supported = [name for protocols in classic for name, _ in protocols]
+        return any(supported.count(name) == len(classic) for name in names)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
         """Whether another member still owns a partition of the member's target."""
