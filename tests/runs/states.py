@@ -261,7 +261,7 @@ def offset_states(draw: st.DrawFn) -> list[PartitionState]:
             state.offsets[offset_key] = offset(
                 number,
                 committed_offset=draw(st.integers(-1, 2**63 - 1)),
-                leader_epoch=draw(st.none() | st.integers(0, 9)),
+                leader_epoch=draw(st.none() | st.sampled_from((-2, 0, 9))),
                 metadata=draw(_text),
             )
         states.append(state)
