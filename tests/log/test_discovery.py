@@ -162,6 +162,8 @@ class TestRefusals:
             (b"PK\x03\x04", "a zip archive"),
             (bytes(257) + b"ustar\x00", "a tar archive"),
         ],
+        # The bytes of gzip have a time, and would be the name of a test.
+        ids=["gzip", "zstd", "zip", "tar"],
     )
     @pytest.mark.parametrize("place", ["file", "directory", "partition"])
     def test_archives(self, tmp_path: Path, data: bytes, what: str, place: str) -> None:
