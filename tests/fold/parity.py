@@ -43,7 +43,8 @@ every_profile = pytest.mark.parametrize(
 
 
 def partition_log(segments: Iterable[SegmentFile], start_offset: int | None = None) -> PartitionLog:
-    return PartitionLog(0, "", tuple(segments), start_offset, clean_shutdown=False)
+    """A partition of these segments; its directory is none, so that nothing lies beside them."""
+    return PartitionLog(0, "no-directory", tuple(segments), start_offset, clean_shutdown=False)
 
 
 def write_log(directory: Path, log: Log, cuts: Iterable[int] = ()) -> PartitionLog:
