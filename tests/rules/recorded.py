@@ -114,15 +114,13 @@ def _overdue(case: Case) -> Iterator[Finding]:
 
 
 def _long_metadata(case: Case) -> Iterator[Finding]:
-    """The first commit of a group whose metadata is within a fifth of Kafka's limit."""
-    for group in _groups(case):
-        long = [
-            (topic, partition)
-            for name, topic, partition, offset in _offsets(case)
-            if name == group and 4096 * 0.8 < len(offset.get("metadata") or "") <= 4096
-        ]
-        if long:
-            yield "R47", group, *min(long)
+    """Of each group and topic, the first commit whose metadata is within a fifth of Kafka's limit."""
+    first: dict[tuple[str, str], int] = {}
+    for group, topic, partition, offset in _offsets(case):
+        if 4096 * 0.8 < len(offset.get("metadata") or "") <= 4096:
+            first[group, topic] = min(partition, first.get((group, topic), partition))
+    for (group, topic), partition in first.items():
+        yield "R47", group, topic, partition
 
 
 def _without_leader_epoch(case: Case) -> Iterator[Finding]:
