@@ -13,6 +13,9 @@ from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.runs.place import LATEST, directories_of, is_run
 
+_FEW_BYTES = 1 << 12
+"""Bytes of a partition that may have batches and no record: the cleaner leaves empty ones behind."""
+
 
 def find_snapshot(paths: Sequence[str]) -> Snapshot:
     """Result of :func:`discover`; where it fails and a path leads to runs, the error says which path to name."""
@@ -32,7 +35,10 @@ def warn_about_no_record(snapshot: Snapshot) -> None:
 
 
 def _has_record(log: PartitionLog) -> bool:
-    # Most logs show one in their first batch. What is wrong with a damaged one is for its readers to say.
+    # One of more bytes is not read for that: the file may change before its reader opens it. What is wrong with a
+    # damaged one is for its readers to say.
+    if log.size > _FEW_BYTES:
+        return True
     try:
         return bool(log.size) and any(records for _, _, records in read_records(log, damage=[]))
     except DamagedInputError:
