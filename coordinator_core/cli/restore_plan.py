@@ -26,9 +26,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.outputs import refuse_other_file
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.groups.hashing import (
-    partition_for,
-)
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.investigate import investigate

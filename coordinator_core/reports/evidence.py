@@ -35,6 +35,9 @@ STATEMENT, HISTORY = "statement.json", "history.jsonl"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:1"
 
+BESIDE_SEGMENTS = ("log_start_offset", "clean_shutdown", "broker_id", "recovery_point", "cleaned_offset")
+"""Facts of a partition that its segments do not have, by their names in ``PartitionLog``: they decide what is read."""
+
 _ROWS = 1 << 12
 """Rows that are made text at once."""
 
@@ -267,8 +270,7 @@ def content_sha256(segment: SegmentFile) -> str:
 
 def _partition(log: PartitionLog, read: PartitionHistory, digests: Mapping[SegmentFile, str]) -> PartitionEvidence:
     return PartitionEvidence(
-        **fields_of(log, "offsets_partition", "log_start_offset", "clean_shutdown", "broker_id"),
-        **fields_of(log, "recovery_point", "cleaned_offset"),
+        **fields_of(log, "offsets_partition", *BESIDE_SEGMENTS),
         **fields_of(read, "first_offset", "end_offset"),
         missing_offsets=read.missing,
         segments=tuple(SegmentEvidence(one.base_offset, one.size, digests[one]) for one in log.segments),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from coordinator_core import __version__, storage
 from coordinator_core.errors import Damage
 from coordinator_core.history.model import PartitionHistory
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import fields_of, parse_json
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.reports.evidence import (
+    BESIDE_SEGMENTS,
     HISTORY,
     STATEMENT,
     Evidence,
@@ -148,15 +149,7 @@ def _log_as_exported(one: PartitionEvidence, log: PartitionLog, damage: list[Dam
             damage.append(Damage(segment.path, 0, entry.base_offset, _CHANGED, detail))
         else:
             segments.append(replace(segment, size=entry.bytes))
-    return replace(
-        log,
-        segments=tuple(segments),
-        log_start_offset=one.log_start_offset,
-        clean_shutdown=one.clean_shutdown,
-        broker_id=one.broker_id,
-        recovery_point=one.recovery_point,
-        cleaned_offset=one.cleaned_offset,
-    )
+    return replace(log, segments=tuple(segments), **fields_of(one, *BESIDE_SEGMENTS))
 
 
 def _rows(statement: Statement, log: Snapshot) -> Iterator[Damage]:
