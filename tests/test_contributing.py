@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def tree(tmp_path: Path) -> Path:
     return copied_tree(tmp_path)
 
 
+def run_tests(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of the copy, with the plugins alone that its conftest.py asks for."""
+    plugins = ("-p", "no:cacheprovider", "-p", "xdist")
+    return python(tree, "-m", "pytest", "-q", *plugins, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
 def test_a_record_type_is_read_replayed_merged_and_dumped(tree: Path) -> None:
     apply_blocks(tree, "Add a record type")
     done = python(tree, "-c", REPLAYED)
@@ -69,17 +76,13 @@ def test_a_record_type_is_read_replayed_merged_and_dumped(tree: Path) -> None:
         '{"version":"0","data":{"note":"a"}}',
     ]
     assert found["texts"]["4.4.0"] != found["texts"]["4.10.0"]
-    checked = python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/records/test_round_trip.py")
+    checked = run_tests(tree, "tests/records/test_round_trip.py")
     assert checked.returncode == 0, checked.stdout
 
 
 def test_a_rule_is_found_in_the_catalogue_and_by_its_fault_alone(tree: Path) -> None:
     apply_blocks(tree, "Add a rule")
-    checked = python(
-        tree,
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/rules/test_catalogue.py"),
-        *("-k", "R99 or healthy or every_rule"),
-    )
+    checked = run_tests(tree, "tests/rules/test_catalogue.py", "-k", "R99 or healthy or every_rule")
     assert checked.returncode == 0, checked.stdout
     assert "3 passed" in checked.stdout
     shown = python(tree, "-m", "coordinator_core", "rules", "empty-group-id")

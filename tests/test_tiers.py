@@ -15,6 +15,9 @@ HERE = Path(__file__).parent
 MARKED = "import pytest\n@pytest.mark.full\ndef test_{name}(): pass\n"
 JAVA = "import os\ndef test_{name}(): assert not os.path.exists(os.environ['JAVA_HOME'])\n"
 
+NO_OTHER_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Most of the start of a pytest without tests is that of plugins."""
+
 
 def pytest_on(directory: Path, files: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Pytest on tests of another project that has our table."""
@@ -25,9 +28,9 @@ def pytest_on(directory: Path, files: dict[str, str], *arguments: str) -> subpro
         path.write_text(text.format(name=path.parent.name))
     shutil.copy(HERE / "conftest.py", directory / "tests")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *arguments],
         cwd=directory,
-        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")} | NO_OTHER_PLUGINS,
         capture_output=True,
         text=True,
         check=False,
