@@ -41,8 +41,10 @@ def settle_origins(groups: Iterable[GroupHistory], transactional_ids: Mapping[in
             continue
         for _, version in group.all_versions():
             origin = version.origin
-            name = None if origin is None else transactional_ids.get(origin.producer_id or 0)
-            if origin is not None and name is not None:
+            if origin is None or origin.producer_id is None:
+                continue
+            name = transactional_ids.get(origin.producer_id)
+            if name is not None:
                 why = origin.why.replace(f"producer {origin.producer_id}", f"transactional id {name}")
                 version.origin = replace(origin, why=why, transactional_id=name)
 

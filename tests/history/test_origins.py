@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.history.model import Certainty, OriginKind
+from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.rows import history_rows
 from coordinator_core.log.types import ControlType
 from tests.cases import CASES, Case, case, cross_section
@@ -144,3 +145,13 @@ def test_a_producer_id_becomes_a_transactional_id(tmp_path: Path, capfd: pytest.
     assert "producer 9, transactional id pay-2," in document["verdict"]
     alone = group_histories([path], "3.9.2")["g"]
     assert [row["transactional_id"] for row in history_rows(alone)] == [None]
+
+
+def test_a_commit_outside_transactions_has_no_transactional_id(tmp_path: Path) -> None:
+    """Producer 0 is the first of every cluster."""
+    key = ("orders", 0)
+    log = Log().generation("g", 1, Client("m", partitions=(key,))).commit("g", {key: 5}).wait(MINUTE)
+    log.commit("g", {key: 6}, producer_id=0).marker(ControlType.COMMIT, 0)
+    group = group_histories([log.write(tmp_path)], "3.9.2")["g"]
+    settle_origins([group], {0: "pay-1"})
+    assert [row["transactional_id"] for row in history_rows(group)] == [None, "pay-1"]
