@@ -23,6 +23,7 @@ LAYERS = (
     "errors",
     "jsontext",
     "untrusted",
+    "properties",
     "process",
     "releases",
     "storage",

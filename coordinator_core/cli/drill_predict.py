@@ -31,7 +31,6 @@ from coordinator_core.cli.source import (
     warn_about_damage,
     warn_about_load_failures,
 )
-from coordinator_core.cluster.properties import parse_properties
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.drill.copies import (
     ClusterLogs,
@@ -53,6 +52,7 @@ from coordinator_core.drill.scenario import Scenario
 from coordinator_core.drill.timing import ClusterSettings
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.log.discovery import TOPOLOGY_FILE
+from coordinator_core.properties import parse_properties
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.runs.place import is_one_run

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.cluster import msk, oauth, tls
-from coordinator_core.cluster.properties import JaasEntry, parse_jaas, parse_properties
+from coordinator_core.cluster.jaas import JaasEntry, parse_jaas
 from coordinator_core.errors import UsageError
+from coordinator_core.properties import parse_properties
 from coordinator_core.untrusted import INT32_END, whole_number
 
 CLIENT_ID = "regroup"

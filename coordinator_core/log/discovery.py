@@ -17,6 +17,7 @@ from coordinator_core.jsontext import parse_json
 from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.reader import last_batch, last_entry
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
+from coordinator_core.properties import parse_properties
 from coordinator_core.storage import Entry
 from coordinator_core.untrusted import is_utf8
 
@@ -63,6 +64,7 @@ _RETIRED_REASONS = {
     "future": "being moved between log dirs, not yet the live replica",
     "stray": "not assigned to its broker any more",
 }
+_BROKER_ID = re.compile(r"\s*(-?\d{1,10})\s*")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
 _CLEANED = re.compile(r"^(\d{1,20})\..*\.cleaned$")
@@ -356,12 +358,12 @@ class _Search:
         self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):
-            text = storage.read_text(meta)
-            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d{1,10})\s*$", text, re.MULTILINE)
+            properties = parse_properties(storage.read_text(meta))
+            match = _BROKER_ID.fullmatch(properties.get("node.id", properties.get("broker.id", "")))
             log_dir.broker_id = int(match[1]) if match else None
             # Brokers before 0.10.1 (KIP-78) write no id of the cluster.
-            match = re.search(r"^cluster\.id\s*=\s*(\S+)\s*$", text, re.MULTILINE)
-            log_dir.cluster_id = match[1] if match else None
+            cluster_id = properties.get("cluster.id", "").strip()
+            log_dir.cluster_id = cluster_id if cluster_id and is_utf8(cluster_id) else None
         else:
             log_dir.cluster_id = self._captured_cluster(storage.join(path, CAPTURE_MANIFEST))
         return log_dir

@@ -24,7 +24,7 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
     ``connection`` names the Airflow connection of its cluster. Its values go through a pipe: nothing of it is
     among the arguments or on a disk.
     """
-    from coordinator_core.cluster.properties import properties_text
+    from coordinator_core.properties import properties_text
     from coordinator_core.untrusted import visible
 
     properties = ""

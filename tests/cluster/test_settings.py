@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import pytest
 
 from coordinator_core.cluster.errors import LoginError
+from coordinator_core.cluster.jaas import parse_jaas
 from coordinator_core.cluster.oauth import ENDPOINT
-from coordinator_core.cluster.properties import parse_jaas, parse_properties, properties_text
 from coordinator_core.cluster.settings import client_settings, read_settings
 from coordinator_core.errors import UsageError
+from coordinator_core.properties import parse_properties, properties_text
 
 SERVER = "127.0.0.1:9092"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.cluster.jaas import parse_jaas
 from coordinator_core.cluster.oauth import ENDPOINT
-from coordinator_core.cluster.properties import parse_jaas
 from coordinator_core.cluster.settings import client_settings
 from dags.common.capture import connection_properties
 from tests.cluster.certificates import KEY_PASSWORD, Authority

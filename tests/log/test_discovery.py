@@ -197,6 +197,14 @@ class TestClusters:
         assert discover([str(tmp_path / "old")]).cluster_id is None
         assert discover([str(tmp_path)]).cluster_id == "ab-C_1"
 
+    def test_brokers_escape_what_java_escapes(self, tmp_path: Path) -> None:
+        self.log_dir(tmp_path / "broker", r"MkU3OEVBNTcwNTJENDM2Qg\=\=")
+        self.log_dir(tmp_path / "capture", "MkU3OEVBNTcwNTJENDM2Qg==", "capture.json", 1)
+        assert discover([str(tmp_path)]).cluster_id == "MkU3OEVBNTcwNTJENDM2Qg=="
+        # No JSON holds such an id.
+        self.log_dir(tmp_path / "other", r"\ud800")
+        assert discover([str(tmp_path / "other")]).cluster_id is None
+
     @pytest.mark.parametrize("file", ["meta.properties", "capture.json"])
     @pytest.mark.parametrize("named", ["above", "each", "partitions", "segments"])
     def test_those_of_two_are_refused(self, tmp_path: Path, file: str, named: str) -> None:
