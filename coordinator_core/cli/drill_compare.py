@@ -37,6 +37,7 @@ def compare_command(prediction: str, journal: str, output: str | None, output_fo
             refuse_read(storage.join(output, name), [prediction, journal])
     said = read_prediction(prediction)
     events = read_journal(journal, shapes=COMPARED)
+    said.check_cluster(events[0]["cluster_id"], journal)
     seen = observed(events)
     comparison = compare(said, seen)
     document = drill_report(said, events, seen, comparison)

@@ -136,14 +136,14 @@ def predict_command(
     if active_controller is not None:
         topology = replace(topology, active_controller_id=active_controller)
     wanted = _scenario(scenario)
-    profile, logs, run_cluster = _logs(paths, brokers, topology, options)
+    profile, logs, run_cluster, cluster_id = _logs(paths, brokers, topology, options)
     properties = _properties(broker_config)
     situation = Situation(
-        topology=topology,
+        topology=replace(topology, cluster_id=cluster_id),
         logs=logs,
         profile=profile,
         calibration=_calibration(server_logs, load_samples, logs),
-        cluster=cluster or run_cluster or topology.cluster_id,
+        cluster=cluster or run_cluster or cluster_id,
         settings=_settings(ClusterSettings.from_properties, properties, broker_config),
         coordinator=_settings(BrokerSettings.from_properties, properties, broker_config),
     )
@@ -174,8 +174,8 @@ def _scenario(given: str) -> Scenario:
 
 def _logs(
     paths: Sequence[str], brokers: Sequence[str], topology: Topology, options: ReplayOptions
-) -> tuple[Profile, ClusterLogs, str | None]:
-    """Profile, copies, and the name of the cluster if a run has it."""
+) -> tuple[Profile, ClusterLogs, str | None, str | None]:
+    """Profile, copies, the name of the cluster if a run has it, and its id if topology or logs have it."""
     if options.engine is Engine.SPARK:
         raise UsageError("drill predict replays in this process: publish a RUN with --engine spark, and name it")
     if not paths and not brokers:
@@ -200,14 +200,15 @@ def _logs(
             raise UsageError(f"--broker {given}: expected ID=DIR")
         options, found = _replayed([directory], options)
         by_broker[broker_id] = found
+    known, whose = topology.cluster_id, "the topology"
     for log in ([*paths], *([given.partition("=")[2]] for given in brokers)):
         cluster_id = cluster_of(log) if log else None
-        if None not in (cluster_id, topology.cluster_id) and cluster_id != topology.cluster_id:
-            raise UsageError(
-                f"{log[0]} is of cluster {cluster_id}, the topology of {topology.cluster_id}: give those of one cluster"
-            )
+        if None not in (cluster_id, known) and cluster_id != known:
+            raise UsageError(f"{log[0]} is of cluster {cluster_id}, {whose} of {known}: give those of one cluster")
+        if known is None and cluster_id is not None:
+            known, whose = cluster_id, log[0]
     assert options.profile is not None
-    return options.profile, cluster_logs(copies, by_broker, topology), cluster
+    return options.profile, cluster_logs(copies, by_broker, topology), cluster, known
 
 
 def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptions, dict[int, Copy]]:

@@ -68,8 +68,8 @@ def observe(
 ) -> tuple[Outcome, str | None, bool]:
     """Do the drill and write ``output/journal.jsonl``. Returns outcome, reason, and whether all was recovered.
 
-    ``output`` is a local path or a URI. ``UsageError`` when it has a journal already. A fault is always followed by the
-    recovery.
+    ``output`` is a local path or a URI. ``UsageError`` when it has a journal already, and for the prediction of another
+    cluster. A fault is always followed by the recovery.
     """
     if bool(options.fault_command) == bool(options.pids):
         raise UsageError("a drill needs either --fault-command or --pid")
@@ -92,6 +92,7 @@ def observe(
         if journal_bytes(path):
             raise UsageError(f"{path}: is the journal of an earlier drill")
         client = stack.enter_context(Client(settings))
+        prediction.check_cluster(client.cluster_id, ",".join(settings.bootstrap_servers))
         probes = stack.enter_context(Client(probing))
         return _Drill(client, probes, settings, prediction, output, options, journal).run()
 

@@ -248,7 +248,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of a scenario, made by :func:`~coordinator_core.drill.predict.predict`."""
+    """Prediction of a scenario, made by :func:`~coordinator_core.drill.predict.predict`.
+
+    ``cluster`` is a name for people, ``cluster_id`` that of the topology where it is known.
+    """
 
     version: int
     scenario: Scenario
@@ -264,6 +267,16 @@ class Prediction:
     totals: Totals
     verdict: Verdict
     reasons: tuple[str, ...]
+    cluster_id: str | None = None
+
+    def check_cluster(self, cluster_id: str | None, what: str) -> None:
+        """Raises :class:`UsageError` where ``what`` is of another cluster than the prediction, as far as both tell."""
+        if None not in (self.cluster_id, cluster_id) and self.cluster_id != cluster_id:
+            raise UsageError(f"{what} is of cluster {cluster_id}, the prediction of {self.cluster_id}")
+
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers of the scenario, in the order in which they are lost or restarted."""
+        return tuple(dict.fromkeys(broker_id for step in self.steps for broker_id in step.down))
 
     def first_leaders(self) -> dict[int, int | None]:
         """Leader of each offsets partition before the first step."""

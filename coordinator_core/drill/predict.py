@@ -98,6 +98,7 @@ def predict(situation: Situation, scenario: Scenario, objectives: Objectives, *,
         totals=summed,
         verdict=verdict,
         reasons=reasons,
+        cluster_id=topology.cluster_id,
     )
 
 
@@ -156,7 +157,10 @@ def _brokers(scenario: Scenario, topology: Topology) -> tuple[int, ...]:
         if broker_id not in topology.brokers:
             known = ", ".join(map(str, sorted(topology.brokers)))
             raise UsageError(f"the topology has no broker {broker_id} (it has {known})")
-    return scenario.brokers or tuple(one for one in sorted(topology.brokers) if topology.is_alive(one))
+    found = scenario.brokers or tuple(one for one in sorted(topology.brokers) if topology.is_alive(one))
+    if not found:
+        raise UsageError("the topology has no broker that is alive")
+    return found
 
 
 class _Step:

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +82,15 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
     regroup(*arguments)
     content = _read(prediction)
     said = json.loads(content)
+    brokers = _prediction(content).brokers()
     totals = said["totals"]
     lost = totals["offsets_regressed"] + totals["offsets_vanished"]
     reasons = "".join(f"- {reason}\n" for reason in said["reasons"])
     return {
         "directory": directory,
         "prediction": prediction,
-        "digest": _digest(content, settings, scenario),
+        "brokers": list(brokers),
+        "digest": _digest(content, settings, scenario, brokers),
         "verdict": said["verdict"],
         "not_asked": "" if params["execute"] else "only the prediction was asked for",
         "approval_hours": settings.approval_hours,
@@ -96,18 +98,19 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
         f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
         f"- {totals['groups_moved']} of {totals['groups']} groups move, {totals['groups_rebalancing']} rebalance\n"
-        f"- {lost} committed offsets go back or vanish\n\nFault: `{_filled(settings.fault_command, scenario)}`\n\n"
-        f"Recovery: `{_filled(settings.recover_command, scenario)}`\n\n"
+        f"- {lost} committed offsets go back or vanish\n\n"
+        f"Fault: `{_filled(settings.fault_command, scenario, brokers)}`\n\n"
+        f"Recovery: `{_filled(settings.recover_command, scenario, brokers)}`\n\n"
         f"Prediction: {linked(cluster, prediction)}\n",
     }
 
 
-def _filled(command: str, scenario: Scenario) -> str:
-    """The command with its brokers and its rack; a rack that is more than a plain word is refused."""
+def _filled(command: str, scenario: Scenario, brokers: Iterable[int]) -> str:
+    """The command with the brokers of the scenario and its rack; a rack that is more than a plain word is refused."""
     rack = scenario.rack or ""
     if "{rack}" in command and not re.fullmatch(r"[\w.:/-]*", rack, re.ASCII):
         raise AirflowFailException(f"rack {rack!a} cannot be put into a command")
-    return command.replace("{brokers}", ",".join(map(str, scenario.brokers))).replace("{rack}", rack)
+    return command.replace("{brokers}", ",".join(map(str, brokers))).replace("{rack}", rack)
 
 
 def _read(path: str) -> bytes:
@@ -116,9 +119,9 @@ def _read(path: str) -> bytes:
     return bytes(storage.read(path))
 
 
-def _digest(prediction: bytes, settings: DrillSettings, scenario: Scenario) -> str:
+def _digest(prediction: bytes, settings: DrillSettings, scenario: Scenario, brokers: Sequence[int]) -> str:
     """SHA-256 of the approved documents: the prediction, and the commands as they will be run."""
-    commands = [_filled(command, scenario) for command in (settings.fault_command, settings.recover_command)]
+    commands = [_filled(command, scenario, brokers) for command in (settings.fault_command, settings.recover_command)]
     return hashlib.sha256(json.dumps(commands).encode() + b"\0" + prediction).hexdigest()
 
 
@@ -136,8 +139,10 @@ def steady_state(predicted: Predicted, params: Mapping[str, Any]) -> None:
         from coordinator_core.cluster.drill_run import unlike_predicted
         from coordinator_core.log.types import OFFSETS_TOPIC
 
+        prediction = _prediction(_read(predicted["prediction"]))
         with Client(_client_settings(settings)) as client:
-            problems = unlike_predicted(client.topic(OFFSETS_TOPIC), _prediction(_read(predicted["prediction"])))
+            prediction.check_cluster(client.cluster_id, f"connection {settings.connection}")
+            problems = unlike_predicted(client.topic(OFFSETS_TOPIC), prediction)
     if problems:
         raise AirflowFailException("not steady, so nothing was done: " + "; ".join(problems))
 
@@ -151,11 +156,12 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
 
         content = _read(predicted["prediction"])
         prediction = _prediction(content)
-        if _digest(content, settings, prediction.scenario) != predicted["digest"]:
+        scenario, brokers = prediction.scenario, prediction.brokers()
+        if _digest(content, settings, scenario, brokers) != predicted["digest"]:
             raise AirflowFailException("the prediction or a command is not the approved one, so nothing was done")
         options = DrillOptions(
-            fault_command=_filled(settings.fault_command, prediction.scenario),
-            recover_command=_filled(settings.recover_command, prediction.scenario),
+            fault_command=_filled(settings.fault_command, scenario, brokers),
+            recover_command=_filled(settings.recover_command, scenario, brokers),
             observe_seconds=settings.observe_seconds,
             limit_seconds=settings.limit_seconds,
             server_logs={broker: Path(path) for broker, path in settings.server_logs.items()},
@@ -187,11 +193,12 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
     from coordinator_core.cluster.drill_recover import recover as recover_from
     from coordinator_core.drill.scenario import Scenario
 
+    scenario = Scenario.parse(params["scenario"])
     outcome, recovered = recover_from(
         journal,
         lambda _: _client_settings(settings),
-        # Not the journal's: others may write to its place.
-        command=_filled(settings.recover_command, Scenario.parse(params["scenario"])),
+        # Not the journal's: others may write to its place. What an older Regroup predicted says no brokers here.
+        command=_filled(settings.recover_command, scenario, predicted.get("brokers", scenario.brokers)),
         limit_seconds=settings.limit_seconds,
     )
     log.info("the drill was %s; the cluster is %s", outcome.value, "as it was" if recovered else "NOT as it was")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -10,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from coordinator_core.drill.journal import JOURNAL
 from dags.common import drill
 from dags.common.clusters import CLUSTERS_ENV
+from tests.drill.test_model import PREDICTION
 
 PARAMS = {"cluster": "c", "scenario": "rolling-restart"}
 
@@ -43,3 +48,16 @@ def test_a_drill_that_was_killed_before_its_first_line_did_nothing(predicted: di
     directory.mkdir()
     (directory / JOURNAL).touch()
     drill.recover(predicted, PARAMS)
+
+
+def test_the_prediction_of_another_cluster_is_not_done(
+    predicted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(predicted["directory"]).mkdir()
+    said = replace(PREDICTION, cluster_id="another")
+    Path(predicted["prediction"]).write_text(json.dumps(said.to_json()))
+    client = nullcontext(SimpleNamespace(cluster_id="this"))
+    monkeypatch.setattr("coordinator_core.cluster.client.Client", lambda _: client)
+    monkeypatch.setattr(drill, "_client_settings", lambda _: None)
+    with pytest.raises(AirflowFailException, match="connection k is of cluster this, the prediction of another"):
+        drill.steady_state(predicted, PARAMS)

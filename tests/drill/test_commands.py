@@ -6,7 +6,10 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -21,8 +24,11 @@ from coordinator_core.cluster.drill_commands import (
     undisturbed,
 )
 from coordinator_core.cluster.drill_recover import recover
+from coordinator_core.cluster.drill_run import DrillOptions, observe
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.events import Outcome
+from coordinator_core.errors import UsageError
+from tests.drill.test_model import PREDICTION
 
 
 @pytest.mark.parametrize(
@@ -98,3 +104,15 @@ def test_no_process_id_stands_for_several(value: str) -> None:
     [option] = [one for one in observe_command.params if one.name == "pids"]
     with pytest.raises(click.BadParameter, match="is not in the range"):
         option.type.convert(value, option, None)
+
+
+def test_the_prediction_of_another_cluster_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing else is asked of it.
+    client = nullcontext(SimpleNamespace(cluster_id="this"))
+    monkeypatch.setattr("coordinator_core.cluster.drill_run.Client", lambda _: client)
+    fault, settings = tmp_path / "fault", ClientSettings(("b:9092",))
+    options = DrillOptions(recover_command=f"touch {fault}", fault_command=f"touch {fault}")
+    with pytest.raises(UsageError, match="b:9092 is of cluster this, the prediction of another"):
+        observe(settings, replace(PREDICTION, cluster_id="another"), tmp_path, options)
+    assert not fault.exists()
+    assert (tmp_path / "journal.jsonl").read_bytes() == b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from coordinator_core.drill.model import (
 from coordinator_core.drill.model import Verdict as Promise
 from coordinator_core.drill.observed import Observed, Service, observed
 from coordinator_core.drill.scenario import Kind, Scenario
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.jsontext import to_json
 from coordinator_core.reports.timeline import Lane, timeline
@@ -320,10 +321,20 @@ def report(tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
         files[1].write_text("".join(json.dumps(event) + "\n" for event in events))
         arguments = [*map(str, files), "--output", str(tmp_path / "out"), "--format", "json"]
         done = CliRunner().invoke(compare_command, arguments, standalone_mode=False)
-        assert done.exception is None, done.exception
+        if done.exception is not None:
+            raise done.exception
         return done.return_value, json.loads(done.stdout)
 
     return made
+
+
+@pytest.mark.parametrize(("cluster_id", "is_other"), [("other", True), ("id", False), (None, False)])
+def test_the_journal_of_another_cluster_is_refused(
+    report: Callable[..., tuple[int, dict[str, Any]]], cluster_id: str | None, is_other: bool
+) -> None:
+    said = replace(prediction(), cluster_id=cluster_id)
+    with pytest.raises(UsageError, match="is of cluster id, the prediction of other") if is_other else nullcontext():
+        report(said, journal())
 
 
 @pytest.mark.parametrize(("rto_ms", "met"), [(2200, True), (1599, False), (2000, None), (None, None)])

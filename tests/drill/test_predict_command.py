@@ -72,7 +72,7 @@ def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFi
     assert run(command) == 0
     of_run = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
     assert Prediction.from_json(json.loads(output.read_text())) == of_run
-    assert (of_run.cluster, of_run.predicted_at_ms) == ("shop", 7)
+    assert (of_run.cluster, of_run.cluster_id, of_run.predicted_at_ms) == ("shop", "Q1Y4WnRtVGVTdDAwMDAwMQ", 7)
     assert (of_run.calibration.method, of_run.calibration.us_per_record) == ("samples", 1.96)
     assert run([*COMMON, log, *options, "--format", "json", "--cluster", "shop"]) == 0
     of_log = Prediction.from_json(json.loads(capfdbinary.readouterr().out))

@@ -23,6 +23,7 @@ from coordinator_core.drill.model import (
 )
 from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
+from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -380,6 +381,19 @@ def test_no_election_without_a_majority_of_controllers() -> None:
     (unled,) = prediction.partitions
     assert (unled.leader_after, unled.leader_epoch_after) == (None, 4)
     assert prediction.steps[0].what == "brokers 2, 3 are lost, no controller is left"
+    assert prediction.brokers() == (2, 3)
+
+
+def test_a_restart_is_one_of_brokers_that_are_alive() -> None:
+    topology = Topology.of_offsets(
+        {1: BrokerInfo(1, {}), 2: BrokerInfo(2, {}, alive=False)}, [PartitionInfo(0, 1, 0, (1, 2), (1,))]
+    )
+    situation = Situation(topology, ClusterLogs({}, {}), JAVA, machine_calibration())
+    scenario = Scenario.parse("rolling-restart")
+    assert predict(situation, scenario, Objectives(), predicted_at_ms=0).brokers() == (1,)
+    dead = replace(topology, brokers={2: topology.brokers[2]})
+    with pytest.raises(UsageError, match="the topology has no broker that is alive"):
+        predict(replace(situation, topology=dead), scenario, Objectives(), predicted_at_ms=0)
 
 
 TXN = CORPUS / "k431-txn" / "log"
