@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 INT32_END, INT64_END = 1 << 31, 1 << 63
@@ -31,6 +32,27 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Like :func:`visible`, for text of several lines."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def shell_words(words: Iterable[str]) -> str:
+    r"""The command line that a shell splits into ``words``, on one line and without a character that is not printable.
+
+    Words with such characters are written as bash, ksh and zsh read them, by the octal digits of their UTF-8:
+    ``$'a\012b'``.
+    """
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(char if char.isprintable() and char not in "\\'" else _octal(char) for char in word) + "'"
+
+
+def _octal(char: str) -> str:
+    # Bytes of a file name that are no UTF-8 are such surrogates; other ones are "?" in Java's bytes.
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "replace"
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", errors))
 
 
 def is_utf8(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +22,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.restore.rescue import Stuck, repair, stuck_partitions
 from coordinator_core.topology import NO_LEADER, load_topology
-from coordinator_core.untrusted import exact_row, visible
+from coordinator_core.untrusted import exact_row, shell_words, visible
 
 _TOPOLOGY = "topology.json"
 _SHOWN = 12
@@ -202,4 +201,4 @@ def _partition(
         old, new = next(iter(stuck.names.items()))
         words = ["regroup", "restore", "plan", *log, "--group", old, "--map-group", f"{old}={new}"]
         yield "  - the groups under names that hash to partitions that load (--names CSV has all):"
-        yield f"      {visible(shlex.join(words))} --bootstrap-server HOST:9092 --output plan.json"
+        yield f"      {shell_words(words)} --bootstrap-server HOST:9092 --output plan.json"

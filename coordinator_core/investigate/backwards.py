@@ -11,7 +11,7 @@ from coordinator_core.history.signs import Move, MoveKind, name_of, pace_of
 from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.shifts import by_time, events_of, explanation, partitions_of, sequence_of, who
-from coordinator_core.investigate.words import count, from_file, moment
+from coordinator_core.investigate.words import count, from_file, moment, tool
 from coordinator_core.rules.model import Severity
 
 _AGAIN = 3
@@ -239,8 +239,7 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         verdict += _anew(anew)
         now = [
             f"Does the topic end before {first.before.last.committed_offset}? Then it is another one of that name, and "
-            "nothing is to be put back: kafka-get-offsets.sh --bootstrap-server HOST:9092 --topic "
-            f"{anew[0].key.topic}",
+            f"nothing is to be put back: {tool('kafka-get-offsets', '--topic', anew[0].key.topic)}",
             *now,
         ]
     epochs = first.topic_epochs

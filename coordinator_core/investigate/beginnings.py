@@ -11,7 +11,7 @@ from coordinator_core.history.signs import rounds_of
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import count, from_file, moment, were
+from coordinator_core.investigate.words import count, from_file, moment, tool, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
@@ -46,8 +46,8 @@ def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
         f"found the new {partitions}: up to {unread:,} records that this group has never committed.",
         "then they were read up to there before the first commit.",
         [
-            "See what is left of them, and from which time: kafka-get-offsets.sh --bootstrap-server HOST:9092 "
-            f"--topic {key.topic} --time earliest",
+            "See what is left of them, and from which time: "
+            + tool("kafka-get-offsets", "--topic", key.topic, "--time", "earliest"),
             f"To read them, stop the consumers and set these partitions to 0: {from_file(group.group_id)}",
             "Before partitions are added: auto.offset.reset=earliest, or by_duration:PT1H from Kafka 4.0 on "
             "(KAFKA-12478, KIP-1106); a smaller metadata.max.age.ms finds them sooner.",

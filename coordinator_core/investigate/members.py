@@ -22,7 +22,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _SHOWN = 8
@@ -293,7 +293,7 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
         evidence=[step(change), Event(newest, "newest commit of them")],
         not_this=["There is no lack of members: each may own several partitions.", "No committed offset was lost."],
         now=[
-            f"Does the topic have them? kafka-topics.sh --bootstrap-server HOST:9092 --describe --topic {lost[0][0]}",
+            f"Does the topic have them? {tool('kafka-topics', '--describe', '--topic', lost[0][0])}",
             "If it does, let the group rebalance: restart one member. They go on from their committed offsets.",
             f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
         ],

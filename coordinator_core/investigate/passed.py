@@ -11,7 +11,7 @@ from coordinator_core.history.model import Change, GroupHistory, Member, Place, 
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, moment, records
 from coordinator_core.rules.model import Severity
 
 _STARTS = 3
@@ -99,8 +99,7 @@ def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
             "Nobody set the offset from outside: a member did.",
         ],
         now=[
-            f"Read the record itself: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {one.key.topic} "
-            f"--partition {one.key.partition} --offset {one.value} --max-messages {committed - one.value}",
+            f"Read the record itself: {records(one.key, one.value, committed - one.value)}",
             "To process it, stop the consumers and set the partition back: "
             + consumer_groups(
                 group.group_id, "--reset-offsets", "--topic", topic, "--to-offset", str(one.value), "--execute"

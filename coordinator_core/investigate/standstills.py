@@ -10,7 +10,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Place, Version
 from coordinator_core.history.signs import name_of, settled_of
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, moment, records, tool
 from coordinator_core.rules.model import Severity
 
 _AGAIN = 20
@@ -55,8 +55,7 @@ def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
         now=[
             f"Look at what the client does with the record at offset {value} of {first.name}: a call without a "
             "timeout, a retry without an end.",
-            f"See it: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {first.key.topic} --partition "
-            f"{first.key.partition} --offset {value} --max-messages 1",
+            f"See it: {records(first.key, value, 1)}",
             "Watch the metadata: they grow with what is done out of order, and offset.metadata.max.bytes (4,096) ends "
             "that; a restart then does it all again.",
         ],
@@ -139,7 +138,7 @@ def _standstill(group: GroupHistory, found: Sequence[_Stand]) -> Explanation:
             "quiet topic; where it grows, records wait.",
             "Capture the topics, too (regroup capture): with their ends this command decides.",
             "If records wait: look at that client's log for one that fails again and again, and at the topic: "
-            f"kafka-topics.sh --bootstrap-server HOST:9092 --describe --topic {first.key.topic} (a leader of none), "
+            f"{tool('kafka-topics', '--describe', '--topic', first.key.topic)} (a leader of none), "
             "kafka-transactions.sh find-hanging.",
         ],
     )

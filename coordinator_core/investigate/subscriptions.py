@@ -10,7 +10,7 @@ from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -114,8 +114,8 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         evidence=[step(last)],
         not_this=["The group does not hang: this generation was completed.", "No committed offset was lost."],
         now=[
-            "Does each topic exist, spelled so, and may the group's user describe it? kafka-topics.sh "
-            f"--bootstrap-server HOST:9092 --describe --topic {topics[0]}",
+            "Does each topic exist, spelled so, and may the group's user describe it? "
+            + tool("kafka-topics", "--describe", "--topic", topics[0]),
             "If it does: restart one member. A consumer that finds the topic later rebalances by itself within "
             "metadata.max.age.ms (5 min).",
             f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",

@@ -15,7 +15,7 @@ from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, records, were
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between
@@ -370,8 +370,7 @@ def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Itera
         found.evidence = [one.event(f"{one.committed} of {one.end}") for one in some[:_SHOWN]]
         found.not_this = ["No consumer is stuck, and no record is lost: the lag would grow."]
         found.now = [
-            f"See which it is: kafka-console-consumer.sh --bootstrap-server HOST:9092 --topic {topic} --partition "
-            f"{first.key.partition} --offset {first.committed} --max-messages 1 --timeout-ms 10000. If it prints a "
+            f"See which it is: {records(first.key, first.committed, 1, '--timeout-ms', 10_000)}. If it prints a "
             "record, the client must commit that record's offset plus 1 (Sarama: MarkMessage, or MarkOffset with the "
             "next offset); if it prints none, this is an end marker, and nothing is to be done.",
             "Let alarms ring for a lag that grows, or from 2 on, for topics that are written in transactions.",

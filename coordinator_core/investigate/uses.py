@@ -14,7 +14,7 @@ from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -326,8 +326,7 @@ def _share(group: GroupHistory, last: Change) -> Explanation:
         group.offsets_partition,
         evidence=[step(last)],
         now=[
-            "See how far it is: kafka-share-groups.sh --bootstrap-server HOST:9092 --describe --group "
-            f"{group.group_id}",
+            f"See how far it is: {tool('kafka-share-groups', '--describe', '--group', group.group_id)}",
         ],
     )
 

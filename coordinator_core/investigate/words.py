@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import UTC, datetime
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.untrusted import shell_words
 
 
 def moment(milliseconds: int) -> str:
@@ -26,10 +28,20 @@ def were(number: int, name: str) -> str:
     return f"{count(number, name)} {'was' if number == 1 else 'were'}"
 
 
+def tool(name: str, *arguments: object) -> str:
+    """A call of a tool of Kafka, such as ``kafka-topics``, quoted for a shell."""
+    return shell_words([f"{name}.sh", "--bootstrap-server", "HOST:9092", *map(str, arguments)])
+
+
 def consumer_groups(group_id: str, *arguments: str) -> str:
     """A call of ``kafka-consumer-groups.sh``, quoted for a shell."""
-    command = ["kafka-consumer-groups.sh", "--bootstrap-server", "HOST:9092", "--group", group_id, *arguments]
-    return shlex.join(command)
+    return tool("kafka-consumer-groups", "--group", group_id, *arguments)
+
+
+def records(key: OffsetKey, offset: int, number: int, *arguments: object) -> str:
+    """A call of ``kafka-console-consumer.sh`` for ``number`` records of a partition from ``offset`` on."""
+    where = ("--topic", key.topic, "--partition", key.partition, "--offset", offset)
+    return tool("kafka-console-consumer", *where, "--max-messages", number, *arguments)
 
 
 def from_file(group_id: str) -> str:

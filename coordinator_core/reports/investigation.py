@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from coordinator_core.investigate.words import count, moment
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
 from coordinator_core.topology import is_topic_name
-from coordinator_core.untrusted import cell, exact_row, visible
+from coordinator_core.untrusted import cell, exact_row, shell_words, visible
 
 _CSV_LINES = 12
 _INFOS = 5
@@ -52,7 +51,7 @@ class Undo:
             words = [*what, "--to-offset", str(offsets.pop())]
         else:
             return None
-        return shlex.join(["regroup", "restore", "plan", *words, *self.cluster, "--output", "plan.json"])
+        return shell_words(["regroup", "restore", "plan", *words, *self.cluster, "--output", "plan.json"])
 
 
 def investigation_document(

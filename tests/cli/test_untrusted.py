@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator_core import untrusted
 from coordinator_core.cli.app import cli, run
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.source import csv_rows, read_csv
 from coordinator_core.runs.prune import Removal
-from coordinator_core.untrusted import csv_text, exact_row, visible, visible_lines
+from coordinator_core.untrusted import csv_text, exact_row, shell_words, visible, visible_lines
 from tests.cases import CORPUS
 from tests.cli.commands import WITH_A_BROKER, leaves
 from tests.drill.test_compare import group, journal, prediction
 from tests.ingest import dumps
 from tests.rules.logs import NOW_MS, assignment, classic, commit, consumer_group, member, one
 
+CORE = Path(untrusted.__file__).parent
 NOW = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
 PARTITIONS = ["--offsets-topic-num-partitions", "3"]
 FORGED = "payments        orders          0          999999"
@@ -327,6 +332,38 @@ def test_what_programs_read_is_escaped_on_a_terminal_only(name: str, places: dic
 def test_what_is_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
     assert visible(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--group", "plain", "", "it's", "jobs; touch x #", "a b", "$HOME", "*", "-g", "äöü"],
+        ["pay\xa0ments", "line\n1", "\u202e'\\'", "bell\x071", "\U000e0001"],
+        ["\udcff of a path"],
+    ],
+)
+def test_a_shell_reads_the_words_of_a_command_again(words: list[str]) -> None:
+    command = shell_words(words)
+    assert command.isprintable()
+    done = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[:-1] == [word.encode("utf-8", "surrogateescape") for word in words]
+
+
+def test_a_half_of_a_character_is_shown_as_kafka_writes_it() -> None:
+    assert shell_words(["a\ud800"]) == r"$'a\077'"
+
+
+def test_names_come_into_commands_as_words() -> None:
+    """``words.tool`` quotes them; no text puts one behind an option itself."""
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path in (CORE / "investigate").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.JoinedStr)
+        for before, value in pairwise(node.values)
+        if isinstance(value, ast.FormattedValue) and re.search(r"--(topic|group|\S+-id)[ =]'$", ast.unparse(before))
+    ]
+    assert found == []
 
 
 def test_lines_stay_lines() -> None:
