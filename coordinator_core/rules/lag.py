@@ -39,7 +39,7 @@ class LagStatus(IntEnum):
     """The committed offset is below the log start: records are gone unread."""
 
     STOPPED = 4
-    """Lag, and no commit since the previous run, which has read less of the log."""
+    """Lag, and no commit since the previous run, of a copy that was made later."""
 
     STALLED = 5
     """Lag, and commits since the previous run that did not move."""
@@ -216,12 +216,15 @@ def _statuses(facts: Facts) -> Int64s:
         {name: one.offsets.numbers(name)[rows] for name in ("committed_offset", "record_offset")}
         for one, rows in ((facts, matched.now), (facts.previous, matched.before))
     )
+    # One copy, replayed again, tells nothing new. Where nobody commits, a later copy has the same bytes.
+    captured_ms = None if facts.topics is None else facts.topics.captured_at_ms
+    is_later = captured_ms is not None and captured_ms > facts.previous.now_ms
+    is_later = is_later or not _is_of_same_bytes(facts.run, facts.previous.run)
     stayed = now["committed_offset"] == before["committed_offset"]
     again = now["record_offset"] > before["record_offset"]
     for found, shown in (
         (LagStatus.STALLED, stayed & again),
-        # Of the same bytes, replayed again, nothing follows.
-        (LagStatus.STOPPED, stayed & ~again & (not _is_of_same_bytes(facts.run, facts.previous.run))),
+        (LagStatus.STOPPED, stayed & ~again & is_later),
         (LagStatus.REWOUND, now["committed_offset"] < before["committed_offset"]),
     ):
         status[matched.now[of_one_topic(facts, shown)]] = found

@@ -20,6 +20,7 @@ from coordinator_core.rules.lag import Lag
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_runs
 from coordinator_core.rules.settings import Mute
+from tests.log.builders import NOW_MS
 from tests.rules.faults import with_topics
 from tests.rules.logs import (
     HEALTHY,
@@ -97,6 +98,10 @@ def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
     before = Log({0: quiet, 1: other}, topics=TOPICS)
     # Replayed again, say, or of a broker that did not write since.
     assert statuses(lag_of(replace(before, previous=before), tmp_path / "same")) == {"g": "ok", "h": "ok"}
+    # Where nobody commits at all the log stays as it was, and the topics alone tell that the copy is later.
+    day_after = NOW_MS + 24 * 3_600_000
+    later = replace(before, topics=TOPICS | {"captured_at_ms": day_after}, now_ms=day_after, previous=before)
+    assert statuses(lag_of(later, tmp_path / "day-after")) == {"g": "stopped", "h": "stopped"}
     # Nothing else was written to the partition of a group that has stopped.
     grown = Log({0: quiet, 1: log_of(classic("h"), commit("h"), commit("h", offset=51))}, topics=TOPICS)
     facts = replace(grown, previous=before).facts(tmp_path / "later")
