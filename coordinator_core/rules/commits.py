@@ -142,16 +142,8 @@ def _is_of(facts: Facts, rows: Int64s, partitions: tuple[Int64s, Int64s, Int64s]
     return found
 
 
-def _newest_commit(facts: Facts) -> Int64s:
-    """Timestamp of the newest commit of each group: int64 by row of ``groups``, epoch milliseconds, -1 for none."""
-    group = facts.group_row("offsets")
-    newest = np.full(len(facts.groups), -1, np.int64)
-    np.maximum.at(newest, group[group >= 0], facts.offsets.numbers("commit_timestamp_ms")[group >= 0])
-    return newest
-
-
 def _silent(facts: Facts, limits: Limits) -> pa.Table:
-    newest = _newest_commit(facts)
+    newest = facts.newest_commit_ms
     allowed = limits["offsets_retention_ms"] * limits["silent_share"]
     tasks = pc.list_value_length(pc.struct_field(facts.members.array("tasks"), "active_tasks"))
     has_tasks = pc.greater(pc.fill_null(tasks, 0), 0).to_numpy(zero_copy_only=False)

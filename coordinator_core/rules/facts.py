@@ -253,6 +253,14 @@ class Facts:
         found[rows[rows >= 0]] = True
         return found
 
+    @cached_property
+    def newest_commit_ms(self) -> Int64s:
+        """Timestamp of the newest commit of each group: int64 by row of ``groups``, -1 for none."""
+        group = self.group_row("offsets")
+        newest = np.full(len(self.groups), -1, np.int64)
+        np.maximum.at(newest, group[group >= 0], self.offsets.numbers("commit_timestamp_ms")[group >= 0])
+        return newest
+
     # Members: owned partitions, subscribed topics
 
     @cached_property
@@ -283,9 +291,13 @@ class Facts:
     def handed_over(self, groups: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Rows in ``groups``, numbers of topics, and partitions that classic members of these groups had when they
         joined, by their subscriptions. Where nobody is assigned one of them, a cooperative rebalance takes it from one
-        member and gives it to another in the next generation (KIP-429)."""
+        member and gives it to another in the next generation (KIP-429).
+
+        A group that has committed after the next generation must have begun hands nothing over any more. The member
+        joins again within its rebalance timeout, and then all others within theirs."""
         row = self.group_row("members")
-        members = np.flatnonzero(np.isin(row, groups) & self.members.equals("group_type", GroupType.CLASSIC))
+        is_classic = self.members.equals("group_type", GroupType.CLASSIC)
+        members = np.flatnonzero(is_classic & np.isin(row, groups[self._may_hand_over(groups)]))
         found: list[tuple[int, str, int]] = []
         if len(members):
             subscriptions = self.members.array("subscription").take(pa.array(members)).to_pylist()
@@ -297,6 +309,14 @@ class Facts:
             topics.fill_null(-1).to_numpy().astype(np.int64),
             np.array([partition for _, _, partition in found], np.int64),
         )
+
+    def _may_hand_over(self, groups: Int64s) -> Bools:
+        row = self.group_row("members")
+        timeout = np.full(len(self.groups), -1, np.int64)
+        np.maximum.at(timeout, row, self.members.numbers("rebalance_timeout_ms"))
+        began, timeout = self.groups.numbers("state_timestamp_ms")[groups], timeout[groups]
+        # The time of a copy says nothing: it may be looked at long after it was made.
+        return (began < 0) | (timeout < 0) | (self.newest_commit_ms[groups] - began <= 2 * timeout)
 
     @cached_property
     def _subscriptions(self) -> pa.Table:

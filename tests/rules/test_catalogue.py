@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,12 @@ HANDED_OVER = classic(
 )
 """Generation of a cooperative rebalance in which ``t-1`` is taken from a member; the next one gives it to another."""
 
+
+def _handed_over_for(ms: int, **more: Any) -> Log:
+    late = at(ms / 60_000, commit(time_ms=NOW_MS + ms), commit(partition=1, time_ms=NOW_MS + ms))
+    return one(HANDED_OVER, late, now_ms=NOW_MS + ms, **more)
+
+
 SLOW = [committed(number, 50 + 10 * number, 0) for number in range(20)]
 STORES = [f"store-{number}" for number in range(100, 160)]
 TASK = [*streams_group("s"), commit("s")]
@@ -67,6 +74,7 @@ def _of_stores(*records: Callable[[str], Record]) -> Log:
 TWINS = {
     "R12: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
     "R13: it is handed over": one(HANDED_OVER, commit(), commit(partition=1), topics=TWO),
+    "R13: it is handed over for two rebalance timeouts": _handed_over_for(600_000, topics=TWO),
     "R13: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
     "R27: they have members": one(*map(classic, STORES), *map(commit, STORES)),
     "R27: they commit for long": _of_stores(commit, commit),
@@ -89,6 +97,8 @@ TWINS = {
 }
 
 MORE_FAULTS = {
+    "R13: nothing is handed over so long": _handed_over_for(600_001, topics=TWO),
+    "R39: nothing is handed over so long": _handed_over_for(600_001),
     # Partition 5 is none of the topic's, so it is no owner of one of them.
     "R13": one(classic("g", member(owns=assignment(t=[1, 5]))), commit(partition=1), topics=TWO),
     "R40": one(*TASK, now_ms=NOW_MS + 4 * DAY_MS),
@@ -106,9 +116,9 @@ def test_a_twin_of_a_fault_has_no_finding_of_its_rule(twin: str, tmp_path: Path)
     assert twin[:3] not in found.findings["rule"].to_pylist()
 
 
-@pytest.mark.parametrize("code", MORE_FAULTS)
-def test_a_fault_fires_its_rule(code: str, tmp_path: Path) -> None:
-    assert code in MORE_FAULTS[code].reconcile(tmp_path).findings["rule"].to_pylist()
+@pytest.mark.parametrize("fault", MORE_FAULTS)
+def test_a_fault_fires_its_rule(fault: str, tmp_path: Path) -> None:
+    assert fault[:3] in MORE_FAULTS[fault].reconcile(tmp_path).findings["rule"].to_pylist()
 
 
 def test_an_assignment_that_cannot_be_read_is_no_partition_without_owner(tmp_path: Path) -> None:
