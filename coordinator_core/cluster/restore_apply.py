@@ -27,7 +27,7 @@ from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets, waiting_text
-from coordinator_core.cluster.restore_target import live_groups, live_topics
+from coordinator_core.cluster.restore_target import live_groups, live_topics, replayed
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.events import RESTORED
 from coordinator_core.drill.journal import (
@@ -41,13 +41,13 @@ from coordinator_core.drill.journal import (
 )
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.model import GroupType, ShareGroup
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.inverse import FIRST_EVENT
 from coordinator_core.restore.model import (
     NO_EPOCH,
     ROLLBACK,
-    Action,
     GroupPlan,
     Plan,
     Position,
@@ -146,7 +146,7 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
             yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
             yield Refusal(f"the plan is stale: {_name(row)}: {_now(held)}; plan again")
-    if group.action is Action.DELETE:
+    if group.is_deleted:
         planned = {(row.topic, row.partition) for row in group.writes()}
         for topic, partition in sorted(now.offsets.keys() - planned):
             where = f"group {group.group_id!r} has committed {topic}-{partition} since"
@@ -247,7 +247,8 @@ def apply_plan(
         ended = written_groups(events)
         results = [GroupResult(group_id, 0) for group_id in ended]
         left = [group for group in plan.writing() if group.group_id not in ended]
-        results += _Writer(client, journal, options.parallel).write(left)
+        in_log = _share_topics(storage.join(place, CAPTURE), [group for group in left if group.is_deleted])
+        results += _Writer(client, journal, options.parallel, in_log).write(left)
         failed = sorted(one.group_id for one in results if one.errors)
         journal.write("verdict", groups=len(results), failed=failed)
     return digest, sorted(results, key=lambda one: one.group_id)
@@ -281,11 +282,26 @@ def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float
     return sorted(found, key=lambda one: one.passes)
 
 
+def _share_topics(directory: str, groups: Sequence[GroupPlan]) -> dict[str, set[str]]:
+    """Topics of which share groups have start offsets, as the log says."""
+    if not groups:
+        return {}
+    partitions = {group.offsets_partition for group in groups}
+    group_ids = {group.group_id for group in groups}
+    return {
+        group_id: {topic.topic for topic in group.topics if topic.partitions is not None}
+        for state in replayed(directory, None, LongTexts(), partitions)
+        for group_id, group in state.groups.items()
+        if group_id in group_ids and isinstance(group, ShareGroup)
+    }
+
+
 class _Writer:
     """Writes groups at their coordinators, a bounded number of each at a time."""
 
-    def __init__(self, client: Client, journal: Journal, parallel: int) -> None:
+    def __init__(self, client: Client, journal: Journal, parallel: int, share_topics: Mapping[str, set[str]]) -> None:
         self._client = client
+        self._share_topics = share_topics
         self._journal = journal
         self._parallel = parallel
         self._deadline = 0.0
@@ -379,7 +395,7 @@ class _Writer:
         if errors:
             return self._ended(group.group_id, 0, errors)
         self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
-        if group.action is Action.DELETE:
+        if group.is_deleted:
             errors = self._delete_group(broker, group.group_id)
         else:
             is_share = group.type == GroupType.SHARE
@@ -417,25 +433,7 @@ class _Writer:
                         epoch = each.committed_leader_epoch
                         place = Value(each.committed_offset, NO_EPOCH if epoch is None else epoch, each.metadata or "")
                         held[topic.name, each.partition_index] = place
-        if group.action is Action.DELETE:
-            errors += self._others(broker, group)
         return _not_so_yet(rows, held), errors
-
-    def _others(self, broker: int, group: GroupPlan) -> list[_Error]:
-        """Offsets that would go with the group and that the plan does not delete."""
-        planned = {(row.topic, row.partition) for row in group.writes()}
-        errors: list[_Error] = []
-        everything: dict[str, Sequence[tuple[str, int]]] = {group.group_id: ()}
-        for _, code, topics in fetched_offsets(self._client, broker, everything, True, self._version, patience=0):
-            if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
-                errors.append((None, None, _passed(code)))
-            errors += [
-                (topic.name, each.partition_index, _STALE)
-                for topic in topics
-                for each in topic.partitions
-                if each.committed_offset >= 0 and (topic.name, each.partition_index) not in planned
-            ]
-        return errors
 
     def _left_of_share_group(
         self, broker: int, group: GroupPlan
@@ -444,12 +442,16 @@ class _Writer:
         if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
             return [], [(None, None, _passed(code))]
         rows = list(group.writes())
-        deletes = group.action is Action.DELETE
+        deletes = group.is_deleted
         gone = {row.topic for row in rows if row.after is None}
         deleted = {(row.topic, row.partition) for row in rows if row.after is None}
         asked = {(row.topic, row.partition) for row in rows}
         held: dict[tuple[str, int], Value] = {}
-        errors: list[_Error] = []
+        # Answers leave out topics that may not be described.
+        unseen = self._share_topics.get(group.group_id, set()) - gone
+        errors: list[_Error] = [
+            (None, None, f"{topic} would be deleted with it, and is not planned") for topic in sorted(unseen)
+        ]
         for one in starts:
             if one.error_code and (one.topic, one.partition) in asked:
                 errors.append((one.topic, one.partition, _passed(one.error_code)))

@@ -13,7 +13,7 @@ from coordinator_core import storage
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.restore_apply import CAPTURE, PLAN
-from coordinator_core.cluster.restore_target import live_groups, live_target
+from coordinator_core.cluster.restore_target import live_groups, live_target, only
 from coordinator_core.drill.events import RESTORED
 from coordinator_core.drill.journal import JOURNAL, Event, of_kind, read_journal
 from coordinator_core.errors import UsageError
@@ -55,7 +55,7 @@ def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
     wanted = {group.offsets_partition for group in writing}
     with _place(storage.join(directory, CAPTURE)) as place:
         capture(client, place, CaptureOptions())
-        snapshot = _only(discover([place]), wanted)
+        snapshot = only(discover([place]), wanted)
         rules = profile or infer_profile(snapshot.partitions)
         keys = [row.key for group in writing for row in group.writes()]
         answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
@@ -72,11 +72,6 @@ def _place(capture: str) -> Iterator[str]:
     with TemporaryDirectory(prefix="regroup-") as made:
         storage.download(capture, Path(made))
         yield made
-
-
-def _only(snapshot: Snapshot, partitions: set[int]) -> Snapshot:
-    logs = tuple(log for log in snapshot.partitions if log.offsets_partition in partitions)
-    return replace(snapshot, partitions=logs)
 
 
 def _added(snapshot: Snapshot, ends: Mapping[int, int], profile: Profile) -> Iterator[Added]:

@@ -52,7 +52,7 @@ def _failed(events: Iterable[Event]) -> dict[str, set[tuple[str | None, int | No
 def inverse(groups: Sequence[GroupPlan], target: Target) -> list[GroupPlan]:
     """A plan that gives ``groups`` back their earlier offsets, from their present ones in ``target``.
 
-    Offsets that were made are deleted, and groups that were made, unless others have committed in them since.
+    Offsets that were made are deleted, and share groups that were made, unless others have offsets in them since.
     A key that was written and holds neither that value nor the one before is blocked: somebody else has committed.
     One that was not written is kept as it is.
     """
@@ -75,7 +75,8 @@ def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
     if made and now.state is not None and not empty:
         warnings.append("the group was made by the restore, and stays: others have committed in it since")
     rows = sorted([*rows, *others], key=lambda row: row.key)
-    return group_plan(now, target, rows, warnings, delete=made and empty and now.state is not None)
+    is_share = now.state is not None and now.type == GroupType.SHARE
+    return group_plan(now, target, rows, warnings, delete=made and empty and is_share)
 
 
 def _back(row: Row, now: TargetGroup, log: LogRange) -> Row:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.jsontext import FormError, Int32, canonical, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
 from coordinator_core.untrusted import exact_row, is_utf8
@@ -117,10 +117,10 @@ class Row:
 class GroupPlan:
     """One group of the target with all its offset keys, those that stay too.
 
-    ``action`` is ``DELETE`` where the group goes (DeleteGroups), ``CREATE`` where it is absent, ``BLOCKED`` where a row
-    is. ``state`` and ``members`` are as of the plan; ``type`` is the type that an absent group gets. ``state_digest``
-    is that of the group's offsets once the plan is applied (:func:`state_digest`). Offsets of a share group are its
-    start offsets, which have neither leader epoch nor metadata.
+    ``action`` is ``DELETE`` where the group goes (:attr:`is_deleted`), ``CREATE`` where it is absent, ``BLOCKED`` where
+    a row is. ``state`` and ``members`` are as of the plan; ``type`` is the type that an absent group gets.
+    ``state_digest`` is that of the group's offsets once the plan is applied (:func:`state_digest`). Offsets of a share
+    group are its start offsets, which have neither leader epoch nor metadata.
     """
 
     group_id: str
@@ -132,6 +132,21 @@ class GroupPlan:
     rows: tuple[Row, ...]
     state_digest: str
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether DeleteGroups takes the group: a share group, which no sweep removes.
+
+        DeleteGroups also takes offsets that no answer shows: those of open transactions, and of topics that may not be
+        described. Other groups lose the offsets of the plan alone (plans of before have ``DELETE`` for them), and
+        brokers remove an empty group without offsets.
+        """
+        return self.action is Action.DELETE and self.type == GroupType.SHARE
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether the group has no offset once the plan is applied, as far as the plan knows."""
+        return all(row.after is None for row in self.rows)
 
     def writes(self) -> Iterator[Row]:
         """The rows that change something."""

@@ -15,7 +15,6 @@ from coordinator_core.replay.interpret import GroupRecord, Interpreted, OffsetRe
 from coordinator_core.restore.model import (
     NO_EPOCH,
     WRITES,
-    Action,
     GroupPlan,
     Plan,
     Value,
@@ -122,7 +121,8 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
             case GroupRecord(key=names, value=value):
                 group_id = names.get("group") or names.get("groupId") or ""
                 group = groups.get(group_id)
-                if group is not None and not (group.action is Action.DELETE and value is None):
+                # Brokers remove a group without offsets, at once or at their next sweep.
+                if group is not None and not (group.leaves_nothing and value is None):
                     members = joined[group_id]
                     _note_members(members, names, value)
                     who = f" (members: {', '.join(members.values())})" if members else ""
@@ -169,7 +169,7 @@ def _compare_state(proof: Proof, group: GroupPlan, now: TargetGroup, who: str) -
         proof.problems.append(f"{who} has other offsets of group {group.group_id!r} than foreseen: {said}{more}")
     if now.unstable:
         proof.problems.append(f"{who} has an open transaction with offsets of group {group.group_id!r}")
-    if group.action is Action.DELETE and now.state is not None:
+    if group.is_deleted and now.state is not None:
         proof.problems.append(f"{who} still has group {group.group_id!r}")
 
 

@@ -78,7 +78,7 @@ class Place:
         assert set(self.admin.alter_group_offsets(group, wanted).values()) == {NoError}
 
     def held(self, *groups: str) -> dict[str, Offsets]:
-        """Committed offsets as the coordinators answer; absent groups are left out."""
+        """Committed offsets as the coordinators answer; groups without are left out, as the next sweep removes them."""
         listed = {group["group_id"] for group in self.admin.list_groups()}
         found = {}
         for group in listed.intersection(groups):
@@ -88,7 +88,7 @@ class Place:
                 for tp, place in answered.items()
                 if place.offset >= 0
             }
-        return found
+        return {group: offsets for group, offsets in found.items() if offsets}
 
 
 def started(broker: Broker, secured: str = "") -> Place:

@@ -35,7 +35,7 @@ class OneProcess(Client):
             "ListGroups": self._list_groups,
             "DescribeGroups": self._describe_groups,
             "FindCoordinator": self._find_coordinator,
-            "OffsetFetch": self._offset_fetch,
+            "OffsetFetch": self.offset_fetch,
             "OffsetCommit": self._offset_commit,
             "OffsetDelete": self._offset_delete,
             "DeleteGroups": self._delete_groups,
@@ -93,7 +93,7 @@ class OneProcess(Client):
     def _find_coordinator(self, request: Any) -> Any:
         return Answer(coordinators=[Answer(key=key, error_code=0, node_id=BROKER) for key in request.coordinator_keys])
 
-    def _offset_fetch(self, request: Any) -> Any:
+    def offset_fetch(self, request: Any) -> Any:
         return Answer(groups=[self._offsets_of(group) for group in request.groups])
 
     def _offsets_of(self, asked: Any) -> Any:

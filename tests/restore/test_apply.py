@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,12 @@ from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
 from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import ExitCode, UsageError
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import OffsetKey, PartitionState, ShareGroup, ShareTopic
 from coordinator_core.log.types import OFFSETS_TOPIC
-from coordinator_core.restore.decide import Choices, decide
-from coordinator_core.restore.model import Plan, Position, read_plan, write_plan
+from coordinator_core.restore.decide import Choices, decide, group_plan
+from coordinator_core.restore.model import Action, Plan, Position, Row, read_plan, write_plan
 from coordinator_core.restore.source import Wanted
+from coordinator_core.restore.target import Target, TargetGroup
 from tests.restore.one_process import OneProcess, fetched
 
 CLIENT: Any = SimpleNamespace(cluster_id="c", max_version=lambda _: 8, patience_seconds=0.0)
@@ -237,20 +239,44 @@ def test_one_that_was_killed_before_its_verdict_gets_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("uncaptured")
-def test_a_group_is_not_deleted_with_what_others_have_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_is_not_deleted_with_what_others_have_committed(tmp_path: Path) -> None:
+    """Neither with what answers of all offsets leave out: offsets of an open transaction, and of other topics."""
     client = cluster()
     apply_plan(client, restored(client, tmp_path / "plan.json", {"made": 5}), tmp_path / "applied", ApplyOptions())
     back = rolled_back(client, tmp_path / "applied", tmp_path / "back.json")
+    client.groups["made"]["secret", 0] = (77, -1, "of another")
+    client.answer = answering({"OffsetFetch": lambda request: only_of("orders", client.offset_fetch(request))})
+    assert errors(client, back, tmp_path / "back") == {}
+    assert client.groups == {"made": {("secret", 0): (77, -1, "of another")}}
 
-    def meanwhile(*_: object) -> Any:
-        client.groups["made"][OTHER] = (77, -1, "of another")
-        return {"topics": [{"partitions": []}]}
 
-    monkeypatch.setattr(restore_apply, "capture", meanwhile)
-    assert errors(client, back, tmp_path / "back") == {"made": ["STALE: somebody else has committed"]}
-    assert client.groups == {"made": {KEY: (5, -1, ""), OTHER: (77, -1, "of another")}}
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("topics, said", [(["orders"], {}), (["orders", "secret"], {"s": ["secret would be"]})])
+def test_a_share_group_is_deleted_if_the_log_has_no_more_than_answers_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: list[str], said: dict[str, list[str]]
+) -> None:
+    client = cluster("s")
+    starts = SimpleNamespace(partition_index=0, error_code=0, start_offset=5)
+    shown = SimpleNamespace(topic_name="orders", topic_id=uuid.UUID(int=1), partitions=[starts])
+    described = SimpleNamespace(groups=[SimpleNamespace(group_id="s", error_code=0, topics=[shown])])
+    client.answer = answering({"DescribeShareGroupOffsets": lambda _: described})
+    state = PartitionState(0)
+    state.groups["s"] = ShareGroup("s", topics=tuple(ShareTopic(one, one, "initialized", (0,), 1) for one in topics))
+    monkeypatch.setattr(restore_apply, "replayed", lambda *_: [state])
+    now = TargetGroup("s", "share", "Empty", 0, {KEY: Position(5)})
+    row = Row("s", *KEY, Action.DELETE, Position(5), None, "")
+    to = Target("t", "cluster", {"s": now}, None, 1)
+    path = tmp_path / "plan.json"
+    write_plan(str(path), Plan("rollback", "cluster", "t", "s", {}, 1, (group_plan(now, to, [row], delete=True),)))
+    found = errors(client, path, tmp_path / "back")
+    assert {group_id: [one[:15] for one in some] for group_id, some in found.items()} == said
+    assert ("s" in client.groups) == bool(said)
+
+
+def only_of(topic: str, answer: Any) -> Any:
+    for group in answer.groups:
+        group.topics = [one for one in group.topics if one.name == topic]
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -296,10 +322,8 @@ def test_what_an_answer_leaves_out_may_be_written_or_not(tmp_path: Path) -> None
     client.answer = answering({})
     assert errors(client, plan, directory) == {}
     back = rolled_back(client, directory, tmp_path / "back.json")
-    client.answer = answering({"DeleteGroups": lambda _: SimpleNamespace(results=[])})
-    client.patience_seconds = 0.1
-    ((group_id, (said,)),) = errors(client, back, tmp_path / "back").items()
-    assert (group_id, "leaves 'made' out" in said) == ("made", True)
+    client.answer = answering({"OffsetDelete": lambda _: SimpleNamespace(error_code=0, topics=[])})
+    assert errors(client, back, tmp_path / "back") == {"made": ["no answer for orders-0"]}
 
 
 @pytest.mark.usefixtures("uncaptured")

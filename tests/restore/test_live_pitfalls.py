@@ -228,7 +228,7 @@ def test_an_absent_group_becomes_what_its_members_are(place: Place, tmp_path: Pa
 
 
 def test_members_that_join_during_a_rollback(place: Place, tmp_path: Path) -> None:
-    """UNKNOWN_MEMBER_ID for commits, GROUP_SUBSCRIBED_TO_TOPIC for deleted offsets, NON_EMPTY_GROUP for groups."""
+    """UNKNOWN_MEMBER_ID for commits, GROUP_SUBSCRIBED_TO_TOPIC for deleted offsets."""
     before = {"joined-update": {0: (9, "", -1)}, "joined-delete": {0: (9, "", -1)}}
     for group, offsets in before.items():
         place.commit(group, offsets)
@@ -250,7 +250,7 @@ def test_members_that_join_during_a_rollback(place: Place, tmp_path: Path) -> No
     assert errors(directory) == {
         "joined-update": {"UNKNOWN_MEMBER_ID"},
         "joined-delete": {"GROUP_SUBSCRIBED_TO_TOPIC"},
-        "joined-made": {"NON_EMPTY_GROUP"},
+        "joined-made": {"GROUP_SUBSCRIBED_TO_TOPIC"},
     }
     assert place.held(*groups) == written
     assert "has members (Stable)" in regroup(*apply, code=ExitCode.USAGE).stderr
