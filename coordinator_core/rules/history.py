@@ -101,7 +101,7 @@ def _type_changed(facts: Facts, _: Limits) -> pa.Table:
     return facts.groups.rows(rows[bad], "group_id", "type", before=before)
 
 
-def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
+def _expired_while_active(facts: Facts, limits: Limits) -> pa.Table:
     previous = facts.previous
     assert previous is not None
     gone = matched_offsets(facts).gone
@@ -122,7 +122,7 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     number = lookup(topic[0], topic[1])
     keys = facts.group_topic(here[judged], number)
     still = (number >= 0) & np.isin(keys, facts.subscribed_keys())
-    still[still] = ~_went_with_topic(facts, gone[judged][still], number[still])
+    still[still] = ~_went_with_topic(facts, gone[judged][still], number[still], limits)
     found = names.filter(pa.array(still))
     # The record of the previous run may be gone; the group's is there.
     record = facts.groups.array("record_offset").take(pa.array(here[judged][still]))
@@ -132,9 +132,10 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     )
 
 
-def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s) -> Bools:
+def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s, limits: Limits) -> Bools:
     """Which offsets of the previous run, in rows ``gone``, went with their topic, of these numbers: as the topics tell,
-    or the log; without both, where no group of the offsets partition has an offset of the topic any more."""
+    or the log; without both, where no group of the offsets partition has an offset of the topic any more, and the
+    retention had not passed since the commit."""
     assert facts.previous is not None
     before = facts.previous.offsets
     partition = before.numbers("offsets_partition")[gone]
@@ -142,6 +143,7 @@ def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s) -> Bools:
         unsure = np.ones(len(gone), np.bool_)
         left = (facts.offsets.numbers("offsets_partition"), facts.offset_topic)
         went: Bools = ~np.isin(*combined_pair((partition, topic), left))
+        went &= facts.now_ms - before.numbers("commit_timestamp_ms")[gone] < limits["offsets_retention_ms"]
     else:
         of_commit = before.array("topic_id").take(pa.array(gone)).cast(pa.string())
         is_other = pc.not_equal(of_commit, facts.live_ids(topic))
@@ -252,11 +254,13 @@ EXPIRED_WHILE_ACTIVE = Rule(
     "quiet groups lose them too. The consumer starts from auto.offset.reset. What went because its topic was deleted "
     "is no finding.",
     evidence="The committed offset that was there. The deletion of a topic is told by the topics, or by the log; "
-    "without both, the rule is silent where no group of the offsets partition has an offset of the topic any more.",
+    "without both, the rule is silent where no group of the offsets partition has an offset of the topic any more, and "
+    "the commit was too young to expire.",
     remedy="Commit it again before the consumer restarts; raise offsets.retention.minutes; upgrade.",
     message="{topic}-{partition} had the committed offset {committed_offset} and has none",
     reads=("offsets", "groups", "members", "regexes"),
     needs=(Need.PREVIOUS_RUN,),
+    thresholds=("offsets_retention_ms",),
     of_partition=True,
     find=_expired_while_active,
 )

@@ -103,7 +103,8 @@ MORE_FAULTS = {
     "R13": one(classic("g", member(owns=assignment(t=[1, 5]))), commit(partition=1), topics=TWO),
     "R40": one(*TASK, now_ms=NOW_MS + 4 * DAY_MS),
     "R47": one(classic(), commit(metadata="\U0001f600" * 2000)),
-    "R61": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=LIVE_U),
+    "R61: a commit of that age may have expired": one(*GONE, previous=BEFORE, now_ms=NOW_MS + 7 * DAY_MS),
+    "R61: the log does not tell of a deletion": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=LIVE_U),
     "R73": one(classic(), *SLOW, *(committed(100 + number, 50_000 + number, 0) for number in range(9)), **SCALA),
 }
 """Faults that rules once passed over."""
