@@ -331,10 +331,13 @@ def _null_in(answer: Any) -> str | None:
     return None
 
 
-def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:
+def by_broker(
+    brokers: Mapping[K, int], one: Callable[[int, list[K]], None], stop: Callable[[], None] = lambda: None
+) -> None:
     """Call ``one(broker, keys)`` for all brokers at the same time. ``brokers`` maps keys to brokers.
 
-    Keys without a broker (-1) are left out.
+    Keys without a broker (-1) are left out. ``stop`` is called before an error, or an interrupt of this thread, waits
+    for the other calls.
     """
     groups: dict[int, list[K]] = {}
     for key, broker in sorted(brokers.items()):
@@ -342,8 +345,12 @@ def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> 
             groups.setdefault(broker, []).append(key)
     if groups:
         with ThreadPoolExecutor(len(groups)) as threads:
-            for _ in threads.map(one, groups, groups.values()):
-                pass
+            try:
+                for _ in threads.map(one, groups, groups.values()):
+                    pass
+            except BaseException:
+                stop()
+                raise
 
 
 def check_answered(broker: int, what: str, asked: Collection[object], answered: Collection[object]) -> None:

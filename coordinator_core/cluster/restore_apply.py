@@ -40,7 +40,7 @@ from coordinator_core.drill.journal import (
     read_journal,
 )
 from coordinator_core.drill.shared_journal import open_journal
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.groups.model import GroupType, ShareGroup
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.merge.packed import LongTexts
@@ -80,6 +80,14 @@ class Refusal(NamedTuple):
 
     text: str
     passes: bool = False
+
+
+class InterruptedApplyError(RegroupError):
+    """Somebody has stopped the apply (SIGINT, SIGTERM): groups that were begun are ended, no other was begun."""
+
+    def __init__(self, written: int, groups: int) -> None:
+        said = f"{written} of {groups} groups are written"
+        super().__init__(f"interrupted: {said}; the same command goes on, restore rollback undoes them")
 
 
 class _TryAgainError(Exception):
@@ -248,7 +256,11 @@ def apply_plan(
         results = [GroupResult(group_id, 0) for group_id in ended]
         left = [group for group in plan.writing() if group.group_id not in ended]
         in_log = _share_topics(storage.join(place, CAPTURE), [group for group in left if group.is_deleted])
-        results += _Writer(client, journal, options.parallel, in_log).write(left)
+        try:
+            results += _Writer(client, journal, options.parallel, in_log).write(left)
+        except KeyboardInterrupt:
+            written = len(written_groups(begun_apply(directory, digest)))
+            raise InterruptedApplyError(written, len(plan.writing())) from None
         failed = sorted(one.group_id for one in results if one.errors)
         journal.write("verdict", groups=len(results), failed=failed)
     return digest, sorted(results, key=lambda one: one.group_id)
@@ -305,6 +317,7 @@ class _Writer:
         self._journal = journal
         self._parallel = parallel
         self._deadline = 0.0
+        self._stopped = threading.Event()
         self._said: dict[int, str] = {}
         """Why groups of an offsets partition are tried again."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
@@ -358,7 +371,7 @@ class _Writer:
 
             def write(group_id: str) -> None:
                 partition = by_id[group_id].offsets_partition
-                if lost.is_set() or partition in waiting or not self._is_patient():
+                if self._stopped.is_set() or lost.is_set() or partition in waiting or not self._is_patient():
                     return
                 try:
                     result = self._group(broker, by_id[group_id])
@@ -385,7 +398,7 @@ class _Writer:
             if refused:
                 done.extend(self._refused([group_id for group_id in part if group_id not in ended], refused[0]))
 
-        by_broker(places, one)
+        by_broker(places, one, self._stopped.set)
         return done
 
     def _group(self, broker: int, group: GroupPlan) -> GroupResult:

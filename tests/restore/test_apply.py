@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +17,14 @@ from coordinator_core.cli.app import run
 from coordinator_core.cluster import restore_apply
 from coordinator_core.cluster.client import LATEST
 from coordinator_core.cluster.errors import ClusterError, LoginError
-from coordinator_core.cluster.restore_apply import PLAN, ApplyOptions, apply_plan, begun_apply, refusals
+from coordinator_core.cluster.restore_apply import (
+    PLAN,
+    ApplyOptions,
+    InterruptedApplyError,
+    apply_plan,
+    begun_apply,
+    refusals,
+)
 from coordinator_core.cluster.restore_target import live_groups, live_target, offsets_at
 from coordinator_core.cluster.restore_verify import read_apply, rollback_plan
 from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
@@ -343,6 +352,37 @@ def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, reques
     client.answer = answering({})
     assert errors(client, plan, directory) == {}
     assert client.groups == {"a": {KEY: (5, -1, "")}, "b": {KEY: (6, -1, "")}}
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_an_interrupt_lets_no_other_group_begin(tmp_path: Path) -> None:
+    group_ids = [f"g-{number:02}" for number in range(40)]
+    client = cluster()
+    plan, directory = restored(client, tmp_path / "plan.json", dict.fromkeys(group_ids, 5)), tmp_path / "applied"
+    raised = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        raised.set()
+        raise KeyboardInterrupt
+
+    def commit(_: Any) -> None:
+        if len(client.groups) == 3:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert raised.wait(60)
+
+    client.answer = answering({"OffsetCommit": commit})
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(InterruptedApplyError, match="of 40 groups are written; the same command goes on") as met:
+            errors(client, plan, directory)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    written = len(client.groups)
+    assert 3 < written < 40
+    assert str(met.value).startswith(f"interrupted: {written} of 40 ")
+    client.answer = answering({})
+    assert errors(client, plan, directory) == {}
+    assert sorted(client.groups) == group_ids
 
 
 @pytest.mark.usefixtures("uncaptured")
