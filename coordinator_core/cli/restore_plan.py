@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -75,6 +75,9 @@ from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.place import is_run
 from coordinator_core.untrusted import INT32_END, visible, whole_number
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,12 @@ def plan_command(
     if wanted is not None and delete_others:
         check_topics(chosen, wanted, target)
     warnings = ["nothing is known of the topics: ranges are not checked"] if target.topics is None else []
+    if wanted is not None and is_elsewhere(wanted, target) and (scenario is None or scenario.rests_on_committed):
+        warnings.append(
+            f"the source is of cluster {wanted.cluster_id}, the target {target.cluster_id}: offsets are taken as they "
+            "are, and of a mirrored topic the same offset is another record (MirrorMaker 2 translates offsets in its "
+            "checkpoints; --to-datetime goes by time)"
+        )
     if wanted is not None and not point.is_end:
         warnings += _steps(wanted, groups)
         if target.topics is not None and not other_topics and not is_elsewhere(wanted, target):
@@ -333,33 +342,40 @@ def _check(
         raise UsageError("--group or --all-groups is missing")
 
 
+def _put(found: dict[K, V], key: K, value: V, where: str) -> None:
+    """Put what ``where`` says of a key; ``UsageError`` where another value was said before."""
+    if found.setdefault(key, value) != value:
+        raise UsageError(f"{where}: {key!r} is {found[key]!r} already")
+
+
 def _names(texts: Sequence[str], option: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for text in texts:
         old, equals, new = text.partition("=")
         if not (old and equals and new):
             raise UsageError(f"{option} {text}: expected OLD=NEW")
-        found[old] = new
+        _put(found, old, new, f"{option} {text}")
     return found
 
 
 def _names_of_file(path: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for where, row in csv_rows(path, storage.read_utf8(path)):
         if len(row) != 2 or not all(row):
             raise UsageError(f"{where}: expected old,new; found {len(row)} fields")
-        found[row[0]] = row[1]
+        old, new = row
+        _put(found, old, new, where)
     return found
 
 
 def _before(texts: Sequence[str]) -> dict[int, int] | None:
-    found = {}
+    found: dict[int, int] = {}
     for text in texts:
         partition, _, offset = text.partition(":")
         number, record = whole_number(partition, INT32_END), whole_number(offset)
         if number is None or record is None:
             raise UsageError(f"--before-record {text}: expected PARTITION:OFFSET")
-        found[number] = record
+        _put(found, number, record, f"--before-record {text}")
     return found or None
 
 

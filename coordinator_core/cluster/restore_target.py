@@ -15,7 +15,7 @@ from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.cluster.share_offsets import has_start_offsets, note_start_offsets
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
-from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import OFFSETS_TOPIC, Snapshot
 from coordinator_core.merge.packed import LongTexts
@@ -62,6 +62,7 @@ def live_groups(
 
 def _group(answer: Mapping[str, Any]) -> TargetGroup:
     group = TargetGroup(answer["group_id"], answer["type"] or "classic", answer["state"], answer["members"])
+    group.protocol_type = answer["protocol_type"] if group.type == GroupType.CLASSIC else None
     for row in answer["offsets"]:
         key = row["topic"], row["partition"]
         if row["committed_offset"] is not None:

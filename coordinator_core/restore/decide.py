@@ -2,18 +2,18 @@
 
 Sources: ``OffsetMetadataManager.validateOffsetCommit``, ``ConsumerUtils.refreshCommittedOffsets`` (a leader epoch
 above the topic's own keeps a consumer refreshing its metadata), ``GroupMetadataManager`` (an offset commit makes an
-absent group a classic simple one).
+absent group a classic simple one), ``ClassicGroup.offsetExpirationCondition``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.groups.offsets import metadata_length
-from coordinator_core.investigate.words import count
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.merge.packed import LongText
 from coordinator_core.restore.model import (
     NO_EPOCH,
@@ -34,6 +34,8 @@ _SHARE_WARNING = (
     "of a share group only start offsets are set: the states and counts of deliveries behind them are lost, so records "
     "that were acknowledged there are delivered again, and counts begin anew"
 )
+_RESTORES = (Action.CREATE, Action.UPDATE)
+_NAMES_SHOWN = 3
 _STATE_TOPICS = ("-changelog", "-repartition")
 
 
@@ -107,6 +109,12 @@ def group_plan(
         warnings += said
         if not delete and any(row.action in WRITES for row in rows):
             warnings += (_SHARE_WARNING,)
+    elif group.protocol_type and not group.has_members and any(row.action in _RESTORES for row in rows):
+        since = "" if group.empty_since_ms is None else f" ({moment(group.empty_since_ms)})"
+        warnings += (
+            f"its offsets expire offsets.retention.minutes after it became empty{since}, not after the restore: begin "
+            "its consumers before that",
+        )
     if delete:
         action = Action.DELETE
     elif any(row.action is Action.BLOCKED for row in rows):
@@ -133,15 +141,23 @@ def _whole_topics(rows: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]
     stay."""
     rows = tuple(rows)
     kept = {row.topic for row in rows if row.after is not None}
-    stay = [row for row in rows if row.action is Action.DELETE and row.topic in kept]
-    if not stay:
-        return rows, ()
     why = "stays: start offsets are deleted for whole topics only, and others of this one stay"
-    names = ", ".join(f"{row.topic}-{row.partition}" for row in stay)
+    stay = [row.action is Action.DELETE and row.topic in kept for row in rows]
+    names = [f"{row.topic}-{row.partition}" for row, stays in zip(rows, stay, strict=True) if stays]
+    if not names:
+        return rows, ()
     return (
-        tuple(replace(row, action=Action.KEEP, after=row.before, reason=why) if row in stay else row for row in rows),
-        (f"{names}: not deleted, as start offsets are deleted for whole topics only",),
+        tuple(
+            replace(row, action=Action.KEEP, after=row.before, reason=why) if stays else row
+            for row, stays in zip(rows, stay, strict=True)
+        ),
+        (f"{_some(names)}: not deleted, as start offsets are deleted for whole topics only",),
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def changed_row(key: OffsetKey, before: Position | None, after: Position | None, log: LogRange, why: str) -> Row:
@@ -171,7 +187,7 @@ def _wanted_row(
     topic = None if target.topics is None else target.topics.get(key.topic)
     log = target.log(key.topic, key.partition)
     is_above = NO_EPOCH != log.leader_epoch < place.leader_epoch
-    is_outside = place.offset < log.start or UNKNOWN != log.end < place.offset
+    is_outside = log.nearest(place.offset) != place.offset
     if before is not None and before.value == place.value and not is_above and not (is_outside and choices.trim):
         why = f"it is so already{', outside of the log' if is_outside else ''}"
         return changed_row(key, before, before, log, why)
@@ -218,13 +234,10 @@ def _blocking(
                 f"it was committed for another topic of this name (id {place.topic_id}, now {topic.topic_id}): made "
                 "again, or of another cluster (--other-topics if it is meant)"
             )
-        log = topic.partitions[key.partition]
-        if not choices.trim:
-            if place.offset < log.start:
-                yield f"offset {place.offset} is below the log start {log.start} (--out-of-range trim takes that)"
-            elif UNKNOWN != log.end < place.offset:
-                yield f"offset {place.offset} is above the log end {log.end} (--out-of-range trim takes that)"
-    if place.offset < 0:
+    nearest = target.log(*key[1:]).nearest(place.offset)
+    if nearest != place.offset and not choices.trim:
+        yield f"offset {place.offset} is {_where(place.offset, nearest)} (--out-of-range trim takes that)"
+    elif nearest < 0:
         yield f"offset {place.offset} is none"
     length = _length(place.metadata)
     if length > target.metadata_limit and not choices.drop_metadata:
@@ -232,6 +245,10 @@ def _blocking(
             f"its metadata has {length} characters, the brokers take {target.metadata_limit} (--metadata drop writes "
             "it without)"
         )
+
+
+def _where(offset: int, nearest: int) -> str:
+    return f"below the log start {nearest}" if offset < nearest else f"above the log end {nearest}"
 
 
 def _length(metadata: Metadata) -> int:
@@ -244,11 +261,11 @@ def _is_other(place: Position, topic: TargetTopic) -> bool:
 
 def _fitted(place: Position, log: LogRange) -> tuple[Position, list[str]]:
     """The position within the log; only called where trimming is allowed, or not needed."""
-    if place.offset < log.start:
-        return replace(place, offset=log.start), [f"trimmed from {place.offset} to the log start {log.start}"]
-    if UNKNOWN != log.end < place.offset:
-        return replace(place, offset=log.end), [f"trimmed from {place.offset} to the log end {log.end}"]
-    return place, []
+    nearest = log.nearest(place.offset)
+    if nearest == place.offset:
+        return place, []
+    side = "start" if nearest > place.offset else "end"
+    return replace(place, offset=nearest), [f"trimmed from {place.offset} to the log {side} {nearest}"]
 
 
 def _with_epoch(
@@ -312,7 +329,7 @@ def _group_warnings(group: TargetGroup, source_type: str | None, target: Target)
     )
     if stores:
         yield (
-            f"a Streams application with state ({', '.join(stores[:3])}): its stores stay as they are, at another "
+            f"a Streams application with state ({_some(stores)}): its stores stay as they are, at another "
             "moment than these offsets; kafka-streams-application-reset clears them"
         )
     elif GroupType.STREAMS in (source_type, group.type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +47,11 @@ class Scenario:
     def needs_time(self) -> bool:
         """Whether the topics' leaders have to be asked for the offset of a time."""
         return self.move in (Move.TO_DATETIME, Move.BY_DURATION)
+
+    @property
+    def rests_on_committed(self) -> bool:
+        """Whether the offsets that are committed count, and not only their keys."""
+        return self.move in (Move.SHIFT_BY, Move.TO_CURRENT)
 
 
 def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
@@ -123,7 +129,7 @@ def moved(
     ``UsageError`` for an offset key that the scenario cannot move.
     """
     positions = {}
-    warnings: dict[str, tuple[str, ...]] = {}
+    warnings: defaultdict[str, list[str]] = defaultdict(list)
     for key, held in base.items():
         log = _log(target, key)
         match scenario.move:
@@ -133,6 +139,8 @@ def moved(
                 if held is None:
                     raise UsageError(f"{_name(key)} has no committed offset to shift; leave it out, or name an offset")
                 offset = held.offset + scenario.number
+                if not -INT64_END <= offset < INT64_END:
+                    raise UsageError(f"{_name(key)}: {held.offset} and {scenario.number} are no offset")
             case Move.TO_CURRENT:
                 offset = _known(log.end, key) if held is None else held.offset
             case Move.TO_EARLIEST:
@@ -144,13 +152,13 @@ def moved(
                 if offset == UNKNOWN:
                     offset = _known(log.end, key)
                     said = f"{key.topic}-{key.partition} has no record at or after that time: its end is taken"
-                    warnings[key.group_id] = (*warnings.get(key.group_id, ()), said)
+                    warnings[key.group_id].append(said)
         topic = None if target.topics is None else target.topics.get(key.topic)
         if held is not None and held.offset == offset:
             positions[key] = held
         else:
             positions[key] = Position(offset, topic_id=None if topic is None else topic.topic_id)
-    return Wanted(positions, warnings=warnings)
+    return Wanted(positions, warnings={group_id: tuple(said) for group_id, said in warnings.items()})
 
 
 def _log(target: Target, key: OffsetKey) -> LogRange:

@@ -7,10 +7,11 @@ import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
+from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.losses import REMOVED
 from coordinator_core.investigate.model import Explanation
@@ -23,6 +24,8 @@ from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.target import check_places, groups_of, listed, place_of, position_of
 from coordinator_core.untrusted import INT32_END, whole_number
+
+T = TypeVar("T")
 
 Steps = Iterator[tuple[SequentialReplayer, Record | None]]
 
@@ -293,6 +296,7 @@ def renamed(wanted: Wanted, groups: Mapping[str, str], topics: Mapping[str, str]
     ):
         for name in names.keys() - known:
             raise UsageError(f"--map-{what} {name}={names[name]}: no chosen offset of the source is of this {what}")
+    chosen = {key.group_id for key in wanted.positions}
     found: dict[OffsetKey, Position] = {}
     for key, place in wanted.positions.items():
         topic = topics.get(key.topic, key.topic)
@@ -300,9 +304,17 @@ def renamed(wanted: Wanted, groups: Mapping[str, str], topics: Mapping[str, str]
         if new in found:
             raise UsageError(f"two offsets of the source come to group {new.group_id!r}, {new.topic}-{new.partition}")
         found[new] = place if topic == key.topic else replace(place, topic_id=None)
-    return replace(
-        wanted,
-        positions=found,
-        types={groups.get(group_id, group_id): kind for group_id, kind in wanted.types.items()},
-        warnings={groups.get(group_id, group_id): said for group_id, said in wanted.warnings.items()},
-    )
+    taken = {key.group_id for key in found}
+
+    def told(by_group: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+        """What is told of groups, by their new names; a group that is not chosen may have the new name of another."""
+        for group_id, value in by_group.items():
+            if group_id in chosen or group_id not in taken:
+                yield groups.get(group_id, group_id), value
+
+    warnings: dict[str, tuple[str, ...]] = {}
+    for group_id, said in told(wanted.warnings):
+        warnings[group_id] = (*warnings.get(group_id, ()), *said)
+    # Of several groups that come to one, the type of a Streams application counts: it has a warning.
+    types = dict(sorted(told(wanted.types), key=lambda one: one[1] == GroupType.STREAMS))
+    return replace(wanted, positions=found, types=types, warnings=warnings)

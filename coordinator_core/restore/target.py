@@ -8,7 +8,7 @@ from functools import partial
 
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, GroupState, OffsetKey, PartitionState
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.model import NO_EPOCH, Position
@@ -29,6 +29,12 @@ class LogRange:
     end: int = UNKNOWN
     leader_epoch: int = NO_EPOCH
 
+    def nearest(self, offset: int) -> int:
+        """The offset, within the start and the end that are known."""
+        if UNKNOWN != self.start > offset:
+            return self.start
+        return self.end if UNKNOWN != self.end < offset else offset
+
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
@@ -43,7 +49,8 @@ class TargetGroup:
     """A group as it stands. ``state`` is ``None`` while it is absent.
 
     ``unstable`` has the producers of open transactions by (topic, partition); an empty tuple where only that there is
-    one is known.
+    one is known. ``protocol_type`` is that of a classic group that has or had members; ``empty_since_ms`` is when it
+    became empty, where the log tells.
     """
 
     group_id: str
@@ -52,6 +59,8 @@ class TargetGroup:
     members: int | None = None
     offsets: dict[tuple[str, int], Position] = field(default_factory=dict)
     unstable: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    protocol_type: str | None = None
+    empty_since_ms: int | None = None
 
     @property
     def has_members(self) -> bool:
@@ -115,7 +124,11 @@ def groups_of(
         for group_id, group in state.groups.items():
             if group_id not in found or place(group_id) == state.offsets_partition:
                 members = len(group.members)
-                own[group_id] = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
+                one = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
+                if isinstance(group, ClassicGroup):
+                    one.protocol_type = group.protocol_type
+                    one.empty_since_ms = group.state_timestamp_ms if group.state is GroupState.EMPTY else None
+                own[group_id] = one
         for key, offset in state.offsets.items():
             if key.group_id in own:
                 held = position_of(offset, state.offsets_partition, topic_ids.get(key.topic), texts)
@@ -185,12 +198,13 @@ def with_records(
     texts: LongTexts | None = None,
 ) -> None:
     """Give the committed offsets of live groups the records that hold them, and their open transactions the producers,
-    as far as a replay of the same log agrees. ``texts`` as for :func:`position_of`."""
+    as far as a replay of the same log agrees, and empty groups their time. ``texts`` as for :func:`position_of`."""
     replayed = groups_of(states, {}, place_of(offsets_partitions), texts)
     for group_id, group in groups.items():
         known = replayed.get(group_id)
         if known is None:
             continue
+        group.empty_since_ms = known.empty_since_ms
         for key, place in group.offsets.items():
             logged = known.offsets.get(key)
             if logged is not None and logged.value == place.value:

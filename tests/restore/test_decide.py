@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import ClassicGroup, GroupState, OffsetKey, PartitionState
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.restore.decide import Choices, decide
 from coordinator_core.restore.inverse import begun, inverse
@@ -32,12 +32,13 @@ from coordinator_core.restore.model import (
 )
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import Wanted, read_csv, renamed
-from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic, groups_of, with_records
 
 HERE, THERE = "A" * 22, "B" * 22
 KEY = OffsetKey("g", "orders", 0)
 LOG = LogRange(100, 200, 5)
 HELD = Position(150, 5, "held")
+ROW = Row(*KEY, Action.UPDATE, HELD, Position(160), "another offset is committed")
 
 
 def target(held: Position | None = HELD, *, topics: Mapping[str, TargetTopic] | None = None, **group: object) -> Target:
@@ -99,7 +100,7 @@ def test_a_topic_made_again_is_blocked_unless_it_is_meant() -> None:
     assert decided(place, cluster="cluster").action is Action.BLOCKED
 
 
-@pytest.mark.parametrize("offset, end", [(99, 100), (0, 100), (201, 200), (10**12, 200)])
+@pytest.mark.parametrize("offset, end", [(99, 100), (0, 100), (-10, 100), (201, 200), (10**12, 200)])
 def test_ranges_are_never_clamped_in_silence(offset: int, end: int) -> None:
     row = decided(Position(offset, 2, "", HERE))
     assert row.action is Action.BLOCKED
@@ -115,6 +116,12 @@ def test_what_is_committed_outside_of_the_log_stays_unless_it_shall_be_trimmed()
     assert (row.action, row.reason) == (Action.KEEP, "it is so already, outside of the log")
     row = decided(Position(300), Choices({}, trim=True), to=outside)
     assert (row.action, row.after) == (Action.UPDATE, Position(200, topic_id=HERE))
+
+
+def test_below_0_is_no_offset_where_the_log_start_is_not_known() -> None:
+    """It cannot be trimmed."""
+    row = decided(Position(-10), Choices({}, trim=True), to=replace(target(), topics=None))
+    assert (row.action, row.reason) == (Action.BLOCKED, "offset -10 is none")
 
 
 @pytest.mark.parametrize("offset, action", [(100, Action.UPDATE), (200, Action.UPDATE)])
@@ -180,6 +187,33 @@ def test_warnings() -> None:
     assert "KAFKA-20254" in warnings(target(None, state=None), "streams")
     stores = {name: TargetTopic(HERE, {0: LOG}) for name in ("orders", "g-counts-changelog", "h-counts-changelog")}
     assert "with state (g-counts-changelog)" in warnings(target(topics=stores))
+
+
+def test_a_group_that_had_members_expires_by_the_time_at_which_it_became_empty() -> None:
+    group = ClassicGroup("g", GroupState.EMPTY, "consumer", 7, state_timestamp_ms=86_400_000, record_offset=1)
+    state = PartitionState(0, {"g": group})
+
+    def said(one: TargetGroup) -> tuple[str, ...]:
+        (plan,) = decide(Wanted({KEY: Position(160)}), replace(target(), groups={"g": one}), Choices({}))
+        return plan.warnings
+
+    when = "its offsets expire offsets.retention.minutes after it became empty"
+    live = TargetGroup("g", state="Empty", protocol_type="consumer")
+    assert said(live) == (f"{when}, not after the restore: begin its consumers before that",)
+    with_records({"g": live}, [state], 50)
+    for one in (live, groups_of([state], {}, lambda _: 0)["g"]):
+        assert said(one)[0].startswith(f"{when} (1970-01-02 00:00:00Z)")
+    for one in (
+        TargetGroup("g", state="Empty", protocol_type=""),
+        TargetGroup("g", "consumer", "Empty"),
+        replace(live, offsets={KEY[1:]: Position(160)}),
+    ):
+        assert said(one) == ()
+    (back,) = inverse(
+        [GroupPlan("g", "classic", "Empty", 0, 0, Action.UPDATE, (ROW,), "")],
+        replace(target(), groups={"g": replace(live, offsets={KEY[1:]: Position(160)})}),
+    )
+    assert when in back.warnings[0]
 
 
 def test_of_share_groups_only_start_offsets() -> None:
@@ -293,7 +327,8 @@ def test_what_no_request_can_write_is_blocked_and_says_why(tmp_path: Path) -> No
     below = OffsetKey("g", "orders", -1)
     to = target(offsets={below[1:]: HELD})
     for wanted, known, action, reason in (
-        ({KEY: Position(-7)}, target(), Action.BLOCKED, "offset -7 is none"),
+        ({KEY: Position(-7)}, target(), Action.BLOCKED, "offset -7 is below the log start 100 (--out"),
+        ({KEY: Position(-7)}, replace(target(), topics=None), Action.BLOCKED, "offset -7 is none"),
         ({below: Position(160)}, to, Action.BLOCKED, "partition -1 is none"),
         ({below: Position(160)}, replace(to, topics=None), Action.BLOCKED, "partition -1 is none"),
         ({below: HELD}, to, Action.KEEP, "it is so already"),
@@ -301,7 +336,7 @@ def test_what_no_request_can_write_is_blocked_and_says_why(tmp_path: Path) -> No
         plan = plan_of(decide(Wanted(wanted), known, Choices({})))
         (row,) = plan.rows()
         assert row.action is action
-        assert reason in row.reason
+        assert row.reason.startswith(reason)
         write_plan(str(tmp_path / "plan.json"), plan)
         assert read_plan(tmp_path / "plan.json")[0] == plan
 
@@ -394,6 +429,12 @@ def test_scenarios(scenario: Scenario, offset: int, epoch: int) -> None:
     assert [(place.offset, place.leader_epoch) for place in found.positions.values()] == [(offset, epoch)]
 
 
+@pytest.mark.parametrize("step", [10**23, -(10**23), (1 << 63) - 1])
+def test_a_step_beyond_what_an_offset_can_be(step: int) -> None:
+    with pytest.raises(UsageError, match=f"group 'g', orders-0: 150 and {step} are no offset"):
+        moved({KEY: HELD}, Scenario(Move.SHIFT_BY, step), target(), {})
+
+
 def test_a_time_without_later_records_is_the_end_and_is_said() -> None:
     found = moved({KEY: HELD}, Scenario(Move.BY_DURATION, 1), target(), {KEY[1:]: -1})
     assert found.positions[KEY].offset == LOG.end
@@ -465,6 +506,16 @@ def test_names_are_changed_and_never_two_into_one() -> None:
         renamed(wanted, {"g": "h"}, {})
     with pytest.raises(UsageError, match="--map-group x=y"):
         renamed(wanted, {"x": "y"}, {})
+
+
+def test_groups_that_come_to_one_have_the_warnings_of_all() -> None:
+    positions = {OffsetKey(group_id, f"of-{group_id}", 0): Position(5) for group_id in "ab"}
+    said = {group_id: (f"of {group_id}",) for group_id in "abmz"}
+    wanted = Wanted(positions, {"a": "streams", "b": "classic", "m": "share", "z": "consumer"}, warnings=said)
+    found = renamed(wanted, {"a": "m", "b": "m"}, {})
+    # A group m of the source is not chosen, and is not the one that the offsets come to.
+    assert found.warnings == {"m": ("of a", "of b"), "z": ("of z",)}
+    assert found.types == {"m": "streams", "z": "consumer"}
 
 
 def test_positions_keep_what_is_known_of_them() -> None:

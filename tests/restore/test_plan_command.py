@@ -21,6 +21,8 @@ Json = dict[str, Any]
 LARGE = {"besthub-952gb", "KAFKA-7286"}
 """Incidents with logs of megabytes, in which nothing is to put back."""
 
+BEFORE_TWICE = ["--before-record", "0:5", "--before-record", "0:3"]
+
 each_incident = pytest.mark.parametrize(
     "incident",
     [pytest.param(one, id=one.id, marks=pytest.mark.full if one.id in LARGE else ()) for one in INCIDENTS],
@@ -355,6 +357,9 @@ def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.Ca
         (["LOG", "--group", "other", "--to-latest", "--against", "LOG"], "are not known"),
         (["LOG", "--group", "other", "--to-latest", "--to-offset", "1", "--against", "LOG"], "exclude each other"),
         (["LOG", "--group", "other", "--map-group", "a", "--against", "LOG"], "expected OLD=NEW"),
+        (["LOG", "--group", "g", "--map-group", "g=a", "--map-group", "g=b", "--against", "LOG"], "'g' is 'a' already"),
+        (["LOG", "--all-groups", "--map-topic", "orders=a", "--map-topic", "orders=b", "--against", "LOG"], "is 'a'"),
+        (["LOG", "--group", "g", *BEFORE_TWICE, "--against", "LOG"], "--before-record 0:3: 0 is 5 already"),
         (["--from-file", "no-such.csv", "--against", "LOG"], "no-such.csv: cannot be read"),
     ],
 )
@@ -460,6 +465,21 @@ def test_a_clock_that_stepped_back_is_told(log: Path, tmp_path: Path, capfd: pyt
     assert planned(capfd, stepped, "--group", "g", *point)["warnings"][1:] == [said]
 
 
+def test_offsets_of_another_cluster_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    paths = [Log().commit("g", {("orders", 0): 100}).write(tmp_path / name) for name in ("a", "b", "c")]
+    for path, cluster_id in zip(paths, ("A" * 22, "B" * 22, "A" * 22), strict=True):
+        written_topics(path / "topics.json", "orders")
+        (path / "meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\n")
+    said = f"the source is of cluster {'A' * 22}, the target {'B' * 22}: offsets are taken as they are"
+
+    def warned(target: Path, *more: str) -> list[bool]:
+        warnings = planned(capfd, paths[0], "--group", "g", "--against", target, *more)["warnings"]
+        return [text.startswith(said) for text in warnings]
+
+    assert warned(paths[1]) == warned(paths[1], "--shift-by", "5") == [True]
+    assert warned(paths[1], "--to-offset", "5") == warned(paths[2]) == []
+
+
 @pytest.fixture
 def placed_twice(tmp_path: Path) -> Path:
     """Group g in offsets partitions 3, where it belongs of 50, and 17, which has one offset more."""
@@ -495,6 +515,9 @@ def test_of_a_file_of_names_its_groups_alone_count(
     common = [placed_twice, "--map-groups", names, "--against", placed_twice.parent / "target"]
     Log().commit("z", {("orders", 0): 1}).write(tmp_path / "target")
     assert after(planned(capfd, *common, "--offsets-topic-num-partitions", "60")) == {"new orders-0": 5}
+    names.write_text("h,new\nh,newer\n")
+    assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
+    assert f"{names}: line 2: 'h' is 'new' already" in capfd.readouterr().err
     names.write_text("nobody,another\n")
     assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
     assert f"the source has no committed offset of a group of {names}" in capfd.readouterr().err
