@@ -9,10 +9,12 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from coordinator_core.cli.options import ReplayOptions
+from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import ReplayedSource
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    MOST_PARTITIONS,
     number_of_partitions,
     partition_for,
     placement_divisor,
@@ -23,7 +25,7 @@ from coordinator_core.history.read import read_history
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Loader, Profile, every_profile
-from coordinator_core.replay.writer import KAFKA
+from coordinator_core.replay.writer import KAFKA, redpanda_num_partitions
 from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.runs.local import merged_partitions
@@ -36,7 +38,8 @@ Placed = Iterable[tuple[int, Collection[str]]]
 
 
 class Count(NamedTuple):
-    """Number of offsets partitions, and who says so; ``None`` where the groups lie as no number has them."""
+    """Number of offsets partitions, and who says so; ``None`` where the groups lie as no number of Kafka has them, or
+    are too few to tell it."""
 
     number: int
     told_by: str | None
@@ -53,11 +56,10 @@ def offsets_partitions(
     """How many partitions the offsets topic of a source has: as was given, as a run or a file beside a log says, or as
     the groups lie. ``topology`` and ``topics`` go before the files."""
     if options.offsets_topic_num_partitions is not None:
-        return Count(options.offsets_topic_num_partitions, "as was given")
+        return Count(options.offsets_topic_num_partitions, "as was given" if _is_kafkas(paths) else None)
     if is_one_run(paths):
-        manifest = open_run(paths[0]).manifest
-        is_kafka = manifest.get("written_by", KAFKA) == KAFKA
-        return Count(int(manifest["offsets_topic_num_partitions"]), "as the run has them" if is_kafka else None)
+        number = int(open_run(paths[0]).manifest["offsets_topic_num_partitions"])
+        return Count(number, "as the run has them" if number <= MOST_PARTITIONS and _is_kafkas(paths) else None)
     beside = beside_log(paths)
     if topology is None and beside.topology is not None:
         topology = load_topology(beside.topology)
@@ -67,7 +69,7 @@ def offsets_partitions(
             topics = read_topics(beside.topics)
         infos = None if topics is None else topics.offsets_topic.partitions
     if infos:
-        return Count(len(infos), "as the cluster told")
+        return Count(len(infos), "as the cluster told" if _is_kafkas(paths) else None)
     divisor = least = 0
     for number, group_ids in placed():
         least = max(least, number + 1)
@@ -75,8 +77,17 @@ def offsets_partitions(
     found = number_of_partitions(divisor, max(least, 1))
     if found is None:
         return Count(max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), None)
+    if found > MOST_PARTITIONS:
+        return Count(found, None)
     is_default = found == DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
     return Count(found, "the default" if is_default else "as the groups in this log lie")
+
+
+def _is_kafkas(paths: Sequence[str]) -> bool:
+    """Whether groups of this source are where Kafka puts them."""
+    if is_one_run(paths):
+        return bool(open_run(paths[0]).manifest.get("written_by", KAFKA) == KAFKA)
+    return redpanda_num_partitions(find_snapshot(paths)) is None
 
 
 def elsewhere(group_id: str, held: Collection[int], count: Count) -> tuple[str, ...]:

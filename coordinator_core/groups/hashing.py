@@ -10,6 +10,9 @@ import numpy.typing as npt
 DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS = 50
 """Kafka's default of ``offsets.topic.num.partitions``."""
 
+MOST_PARTITIONS = 100_000
+"""No offsets topic is believed to have more: a greater number is a divisor that few groups leave."""
+
 _INT_MIN = -0x80000000
 _LAST_OF_BMP = 0xFFFF
 _LONGEST_SIDE_BY_SIDE = 256

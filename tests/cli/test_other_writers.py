@@ -24,7 +24,7 @@ from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome
 from tests.groups.jump_hash import redpanda_partition_for
 from tests.log.builders import write_partition
-from tests.rules.logs import commit, empty_group, log_of
+from tests.rules.logs import commit, empty_group, log_of, topic
 
 GROUPS = [f"group-{number}" for number in range(40)]
 REFUSED: dict[str, list[str]] = {
@@ -78,6 +78,14 @@ def test_state_and_records_are_read(redpanda: str, capfdbinary: pytest.CaptureFi
     for command in ("dump", "verify", "stats", "list"):
         assert output_of([command, redpanda], capfdbinary)
     assert "commit of 50 t-0" in output_of(["explain", redpanda, "--group", GROUPS[0]], capfdbinary)
+
+
+def test_where_kafka_would_put_a_group_is_not_told_of_it(redpanda: str, capfd: Capture) -> None:
+    offsets = topic("__consumer_offsets", partitions=400)
+    (Path(redpanda) / "topics.json").write_text(json.dumps({"topics": [offsets], "brokers": []}))
+    for count in ([], ["--offsets-topic-num-partitions", "400"]):
+        code, _, said = outcome(["describe", redpanda, "--group", "orders", *count], capfd)
+        assert (code, "does not exist in this log" in said, "offsets partitions" in said) == (2, True, False)
 
 
 def test_a_run_knows_who_wrote_its_log(redpanda: str, tmp_path: Path, capfd: Capture) -> None:

@@ -272,6 +272,17 @@ def test_where_a_group_would_be_is_told_from_where_the_others_are(
     assert f"of {count} offsets partitions, {said}, its records are in {left_out}" in capfd.readouterr().err
 
 
+def test_one_group_does_not_tell_how_many_partitions_there_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit("payments", {KEY: 1}).write(tmp_path / "log", partition_for("payments", 10))
+    publish = ["replay", str(log), "--output", str(tmp_path / "runs"), "--cluster", "c", "--kafka-version"]
+    assert run([*publish, "3.9.2", "--window", "w", "--run-id", "r", *NOW]) == 0
+    for path, *options in ([str(log), "--kafka-version", "3.9.2"], [str(tmp_path / "runs/c/w/r")]):
+        assert run(["investigate", path, *options, "--group", "orders"]) == 2
+        assert "offsets partitions" not in capfd.readouterr().err
+
+
 def test_a_group_of_records_that_the_release_does_not_know_is_not_called_absent(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
