@@ -65,8 +65,10 @@ CAPTURE = "capture"
 _AGAIN = RETRIABLE - {UNKNOWN_TOPIC_OR_PARTITION}
 _COMMIT_VERSION, _DELETE_OFFSETS_VERSION, _DELETE_GROUPS_VERSION = 8, 0, 2
 _ROWS_PER_REQUEST = 500
-_METADATA_PER_REQUEST = 1 << 18
-"""Characters: the records of a request are one batch, which ``max.message.bytes`` of the offsets topic limits."""
+_BYTES_PER_REQUEST = 1 << 18
+"""Records of a request are one batch, which ``max.message.bytes`` of the offsets topic limits (1 MiB by default)."""
+_RECORD_BYTES = 100
+"""More than a record of an offset has beside names and metadata."""
 _LOOK_SECONDS = 0.2
 _STALE = "STALE: somebody else has committed"
 _WAITS = "end it, or let --wait-empty wait for it"
@@ -606,8 +608,9 @@ def _requests(rows: Sequence[Row]) -> Iterator[list[Row]]:
     part: list[Row] = []
     size = 0
     for row in rows:
-        length = 0 if row.after is None else len(row.after.metadata)
-        if part and (len(part) == _ROWS_PER_REQUEST or size + length > _METADATA_PER_REQUEST):
+        metadata = "" if row.after is None else str(row.after.metadata)
+        length = _RECORD_BYTES + len(f"{row.group_id}{row.topic}{metadata}".encode())
+        if part and (len(part) == _ROWS_PER_REQUEST or size + length > _BYTES_PER_REQUEST):
             yield part
             part, size = [], 0
         part.append(row)

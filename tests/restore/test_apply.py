@@ -355,6 +355,29 @@ def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, reques
 
 
 @pytest.mark.usefixtures("uncaptured")
+@pytest.mark.parametrize("group_id, metadata", [("g", "\U0001f600" * 2048), ("g" * 3000, "")])
+def test_the_records_of_a_request_fit_into_one_batch(tmp_path: Path, group_id: str, metadata: str) -> None:
+    partitions = dict.fromkeys(range(400), (0, 1000, 5))
+    client = OneProcess({group_id: {KEY: (1, -1, "")}}, {"orders": (1, partitions)})
+    keys = {OffsetKey(group_id, "orders", number): Position(5, metadata=metadata) for number in partitions}
+    groups = decide(Wanted(keys), live_target(client, list(keys), [group_id], {}), Choices({}))
+    path = tmp_path / "plan.json"
+    write_plan(str(path), Plan("restore", "cluster", "t", "s", {}, 1, tuple(groups)))
+    asked: list[int] = []
+
+    def note(request: Any) -> None:
+        rows = [one for topic in request.topics for one in topic.partitions]
+        texts = [getattr(one, "committed_metadata", "").encode() for one in rows]
+        asked.append(len(rows) * len(f"{request.group_id}orders".encode()) + sum(map(len, texts)))
+
+    client.answer = answering({"OffsetCommit": note, "OffsetDelete": note})
+    assert errors(client, path, tmp_path / "applied") == {}
+    assert errors(client, rolled_back(client, tmp_path / "applied", tmp_path / "back.json"), tmp_path / "back") == {}
+    assert len(client.groups[group_id]) == 1
+    assert max(asked) < 1 << 18
+
+
+@pytest.mark.usefixtures("uncaptured")
 def test_an_interrupt_lets_no_other_group_begin(tmp_path: Path) -> None:
     group_ids = [f"g-{number:02}" for number in range(40)]
     client = cluster()
