@@ -98,6 +98,9 @@ class _LogDir:
 
     broker_id: int | None = None
     cluster_id: str | None = None
+    is_read: bool = False
+    """Whether a partition in it is read, or would be but for another replica."""
+
     clean_shutdown: bool = False
     log_start_offsets: dict[int, int] = field(default_factory=dict)
     recovery_points: dict[int, int] = field(default_factory=dict)
@@ -149,6 +152,7 @@ class _Search:
     def snapshot(self, sources: tuple[str, ...]) -> Snapshot:
         for directory, segments in self._named_files.items():
             log_dir = self._log_dir(storage.split(directory)[0])
+            log_dir.is_read = True
             self.replicas.append(
                 PartitionLog(
                     segments[0].offsets_partition,
@@ -181,8 +185,9 @@ class _Search:
         )
 
     def _cluster_id(self) -> str | None:
-        """The cluster of the log dirs. Groups of several clusters would be made one state that none of them has."""
-        told = [(path, one.cluster_id) for path, one in self._log_dirs.items() if one.cluster_id is not None]
+        """The cluster of the logs. Groups of several clusters would be made one state that none of them has."""
+        read = [(path, one.cluster_id) for path, one in self._log_dirs.items() if one.is_read]
+        told = [(path, cluster_id) for path, cluster_id in read if cluster_id is not None]
         for path, cluster_id in told[1:]:
             if cluster_id != told[0][1]:
                 raise UsageError(
@@ -272,6 +277,7 @@ class _Search:
         if not segments:
             self.ignored.append((path, "no segment"))
             return
+        log_dir.is_read = True
         self.replicas.append(
             PartitionLog(
                 partition,
@@ -369,17 +375,21 @@ class _Search:
         return log_dir
 
     def _captured_cluster(self, path: str) -> str | None:
-        """The cluster that a capture is of; damage when it is not such a file."""
+        """The cluster that a capture is of; damage when its manifest has another value there."""
         if not storage.exists(path):
             return None
         try:
-            found = parse_json(storage.read_text(path))["cluster_id"]
-            if not (found is None or (isinstance(found, str) and is_utf8(found))):
-                raise ValueError(f"{found!r} is no id of a cluster")
-        except (ValueError, KeyError, TypeError) as error:
-            self.damage.append(Damage(path, 0, None, "bad_capture_manifest", f"no capture writes this: {error!r}"))
+            document = parse_json(storage.read_text(path))
+        except ValueError:
             return None
-        return found
+        found = document.get("cluster_id") if isinstance(document, dict) else None
+        if found is None or (isinstance(found, str) and is_utf8(found)):
+            return found
+        # Other programs write files of that name, too.
+        if "capture_version" in document:
+            detail = f"no capture writes this: {found!r} is no id of a cluster"
+            self.damage.append(Damage(path, 0, None, "bad_capture_manifest", detail))
+        return None
 
     def _checkpoint(self, path: str) -> dict[int, int]:
         """A malformed checkpoint is damage, but a broker starts as if it were not there."""

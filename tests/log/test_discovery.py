@@ -218,12 +218,30 @@ class TestClusters:
         with pytest.raises(UsageError, match=f"{dirs[0]} is of cluster one, {dirs[1]} of two"):
             discover([*map(str, paths[named])])
 
-    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"cluster_id": 7}'])
-    def test_a_malformed_manifest_is_damage(self, tmp_path: Path, text: str) -> None:
+    @pytest.mark.parametrize("other", ["orders-0", "__consumer_offsets-1", f"__consumer_offsets-1.{'a' * 32}-delete"])
+    def test_one_of_which_no_log_is_read_says_nothing(self, tmp_path: Path, other: str) -> None:
+        self.log_dir(tmp_path / "a", "one")
+        (tmp_path / "b" / other).mkdir(parents=True)
+        (tmp_path / "b/meta.properties").write_text("cluster.id=two\n")
+        assert discover([str(tmp_path)]).cluster_id == "one"
+
+    @pytest.mark.parametrize(
+        ("text", "damage"),
+        [
+            ("{", []),
+            ("[]", []),
+            ('{"note": "copied by cron"}', []),
+            ('{"cluster_id": 7}', []),
+            ('{"capture_version": 1, "cluster_id": 7}', ["bad_capture_manifest"]),
+            ('{"capture_version": 1, "cluster_id": "\\ud800"}', ["bad_capture_manifest"]),
+            ('{"capture_version": 1, "cluster_id": null}', []),
+        ],
+    )
+    def test_another_value_as_id_of_a_capture_is_damage(self, tmp_path: Path, text: str, damage: list[str]) -> None:
         write_partition(tmp_path, {0: commits(0)})
         (tmp_path / "capture.json").write_text(text)
         snapshot = discover([str(tmp_path)])
-        assert [one.kind for one in snapshot.damage] == ["bad_capture_manifest"]
+        assert [one.kind for one in snapshot.damage] == damage
         assert snapshot.cluster_id is None
 
 
