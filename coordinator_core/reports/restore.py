@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.investigate.words import count
-from coordinator_core.restore.model import Action, Plan, Row
+from coordinator_core.restore.model import Action, GroupPlan, Plan, Row
 from coordinator_core.restore.proof import Proof
 from coordinator_core.untrusted import visible
 
 _ROWS_SHOWN = 40
+_WARNINGS_SHOWN = 20
 _WORST_FIRST = (Action.BLOCKED, Action.DELETE, Action.UPDATE, Action.CREATE)
 
 
@@ -34,7 +35,8 @@ def records_of(rows: Iterable[Row]) -> Records:
 
 
 def plan_text(plan: Plan, digest: str) -> Iterator[str]:
-    """Lines for a terminal: blocked rows first, then rows that skip most records, then rows that read most again."""
+    """Lines for a terminal, and for whoever approves the plan: at most some warnings and rows, the worst ones, and how
+    many more there are."""
     counts = plan.counts()
     yield f"plan:       {digest}"
     yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)} (cluster {plan.cluster_id})"
@@ -45,11 +47,12 @@ def plan_text(plan: Plan, digest: str) -> Iterator[str]:
         f"records:    at most {skipped:,} are skipped, at most {again:,} are read again"
         + (f"; of {count(unknown, 'offset')} it is not known" if unknown else "")
     )
-    for warning in plan.warnings:
-        yield f"warning:    {visible(warning)}"
-    for group in plan.groups:
-        for warning in group.warnings:
-            yield f"warning:    group {visible(group.group_id)}: {visible(warning)}"
+    groups = sorted(plan.groups, key=worst_group_first)
+    of_groups = united((group.group_id, text) for group in groups for text in group.warnings)
+    warnings = [*plan.warnings, *(f"{_groups(group_ids)}: {text}" for text, group_ids in of_groups.items())]
+    yield from (f"warning:    {visible(warning)}" for warning in warnings[:_WARNINGS_SHOWN])
+    if len(warnings) > _WARNINGS_SHOWN:
+        yield f"and {count(len(warnings) - _WARNINGS_SHOWN, 'warning')} more: the plan has all"
     changing.sort(key=worst_first)
     yield from (_row(row) for row in changing[:_ROWS_SHOWN])
     if len(changing) > _ROWS_SHOWN:
@@ -60,6 +63,26 @@ def worst_first(row: Row) -> tuple[int, int, int, OffsetKey]:
     """Order of rows that change something: blocked, deleted, updated, created; most skipped, then most read again."""
     skipped, again = row.skipped or 0, row.read_again or 0
     return _WORST_FIRST.index(row.action), -skipped, -again, row.key
+
+
+def worst_group_first(group: GroupPlan) -> tuple[Any, ...]:
+    """Order of groups: blocked, with warnings, others; of each those that skip most, then that read most again."""
+    found = records_of(group.rows)
+    unwarned = not group.warnings and not any(row.warnings for row in group.rows)
+    return group.action is not Action.BLOCKED, unwarned, -found.skipped, -found.read_again, group.group_id
+
+
+def united(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Subjects of each warning, in their order, of subjects with a warning each: many groups may have the same one."""
+    found: dict[str, list[str]] = {}
+    for subject, text in warnings:
+        found.setdefault(text, []).append(subject)
+    return found
+
+
+def _groups(group_ids: Sequence[str]) -> str:
+    first, *more = group_ids
+    return f"{count(len(group_ids), 'group')}, first {first}" if more else f"group {first}"
 
 
 def _row(row: Row) -> str:

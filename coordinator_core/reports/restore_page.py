@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator_core.investigate.words import count
 from coordinator_core.reports.drawing import COLOURS, SERIES, figure
 from coordinator_core.reports.pages import cut_name, number_text, page
-from coordinator_core.reports.restore import Records, records_of, worst_first
+from coordinator_core.reports.restore import Records, records_of, united, worst_first, worst_group_first
 from coordinator_core.restore.model import Action, GroupPlan, Plan, Row
 from coordinator_core.untrusted import visible
 
@@ -26,9 +26,9 @@ _BAR = 26
 
 def restore_page(plan: Plan, digest: str) -> str:
     """The page of a plan with this digest."""
-    groups = sorted(plan.groups, key=_worst_group_first)
+    groups = sorted(plan.groups, key=worst_group_first)
     rows = sorted((row for row in plan.rows() if row.action is not Action.KEEP), key=worst_first)
-    warnings = list(_warnings(plan, groups))
+    warnings = [(_of(subjects), visible(text)) for text, subjects in united(_warnings(plan, groups)).items()]
     found = records_of(rows)
     style, word = _verdict(plan, found, warnings)
     writing = sum(len(list(group.writes())) for group in plan.groups)
@@ -70,22 +70,21 @@ def _verdict(plan: Plan, found: Records, warnings: Sequence[object]) -> tuple[st
     return "clean", "Nothing speaks against it"
 
 
-def _worst_group_first(group: GroupPlan) -> tuple[Any, ...]:
-    found = records_of(group.rows)
-    unwarned = not group.warnings and not any(row.warnings for row in group.rows)
-    return group.action is not Action.BLOCKED, unwarned, -found.skipped, -found.read_again, group.group_id
-
-
 def _warnings(plan: Plan, groups: Sequence[GroupPlan]) -> Iterator[tuple[str, str]]:
     """Warnings, and their subjects."""
     for text in plan.warnings:
-        yield "the plan", visible(text)
+        yield "the plan", text
     for group in groups:
         for text in group.warnings:
-            yield visible(group.group_id), visible(text)
+            yield group.group_id, text
         for row in group.rows:
             for text in row.warnings:
-                yield visible(f"{group.group_id}, {row.topic}-{row.partition}"), visible(text)
+                yield f"{group.group_id}, {row.topic}-{row.partition}", text
+
+
+def _of(subjects: Sequence[str]) -> str:
+    first, *more = subjects
+    return visible(first) + (f" and {number_text(len(more))} more" if more else "")
 
 
 def _group(group: GroupPlan) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import logging
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LINES = 60
-"""Lines of the plan that the approval page has."""
 WAIT_SECONDS, LOOK_SECONDS = 600.0, 5.0
 """Wait of the teardown for an apply that still writes, and how often it looks."""
 
@@ -133,7 +130,7 @@ def _body(cluster: Cluster, made: Plan, digest: str, path: str) -> Iterator[str]
     from coordinator_core.reports.restore import plan_text
 
     yield "The plan, worst first:\n\n"
-    yield from (f"    {line}\n" for line in islice(plan_text(made, digest), LINES))
+    yield from (f"    {line}\n" for line in plan_text(made, digest))
     yield f"\n- page, with a picture: {linked(cluster, _page(path))}\n- plan: {linked(cluster, path)}\n"
 
 

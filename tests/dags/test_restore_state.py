@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from coordinator_core.drill.journal import JOURNAL, JournalBusyError
 from coordinator_core.drill.shared_journal import open_journal
-from coordinator_core.restore.model import Plan, write_plan
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.restore.decide import Choices, decide
+from coordinator_core.restore.model import Plan, Position, write_plan
+from coordinator_core.restore.source import Wanted
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic
 from dags.common import restore
 from dags.common.clusters import CLUSTERS_ENV, load_clusters
 from dags.common.command import regroup
@@ -68,6 +73,26 @@ def test_trimming_deleting_and_other_topics_are_said(directory: Path) -> None:
 def test_what_a_command_says_is_in_the_error(directory: Path) -> None:
     with pytest.raises(AirflowFailException, match=r"exit code 2: regroup: error: .*plan\.json: .*No such file"):
         regroup("restore", "apply", str(directory / "plan.json"), "--bootstrap-server", "127.0.0.1:1")
+
+
+def test_a_person_reads_what_is_worst_however_many_groups_are_warned_of(directory: Path) -> None:
+    """Deleted groups come back, and one offset skips records."""
+    absent = {OffsetKey(f"g{number:02}", "orders", 0): Position(1) for number in range(60)}
+    warned = {key.group_id: (f"warning {key.group_id}",) for key in absent}
+    held = TargetGroup("busy", state="Empty", offsets={("orders", 0): Position(5)})
+    target = Target("b:9092", "id", {"busy": held}, {"orders": TargetTopic(None, {0: LogRange(0, 10**9)})}, 50)
+    for wanted, more in (
+        (Wanted(absent | {OffsetKey("busy", "orders", 0): Position(999_999)}), []),
+        (Wanted(absent | {OffsetKey("busy", "orders", 0): Position(999_999)}, warnings=warned), ["41 warnings more"]),
+    ):
+        groups = tuple(decide(wanted, target, Choices({})))
+        plan = Plan("restore", "id", "b:9092", "CSV", {}, 1, groups)
+        body = "".join(restore._body(load_clusters().clusters["c"], plan, "digest", "plan.json"))
+        assert body.count("60 groups, first g00: the group is absent") == 1
+        first = next(line for line in body.splitlines() if line.startswith(("    update", "    create")))
+        assert first.startswith("    update   busy orders-0: 5 to 999999, skips 999,994")
+        found = re.findall(r"^    and (.*): the plan has all$", body, re.MULTILINE)
+        assert found == [*more, "21 offsets more"]
 
 
 def begun(directory: Path, digest: str, *groups: str) -> Path:

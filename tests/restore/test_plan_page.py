@@ -90,6 +90,11 @@ def test_the_verdict(
     assert ("offset 101 is above the log end 100" in page) == (code is ExitCode.FINDINGS)
 
 
+def test_a_warning_of_many_groups_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = page_of(tmp_path, capfd, "--from-file", csv_of(tmp_path, ("b", 0, 7), ("a", 0, 7), ("ahead", 0, 20)))
+    assert [row[0] for row in cells(page, "What is to be known beforehand")] == ["a and 1 more"]
+
+
 def test_no_name_gets_out_of_its_place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     page = page_of(tmp_path, capfd, "--from-file", csv_of(tmp_path, (HOSTILE, 0, 90)))
     assert "<script" not in page
