@@ -13,6 +13,10 @@ from coordinator_core.files import recency
 from coordinator_core.runs.place import DAY_WINDOW, OF_SNAPSHOT, directories_of
 from coordinator_core.runs.read import Run, RunError, open_run, resolve_latest
 
+_FURTHER = 31
+"""A scheduled run has the window of the start of its interval and the now of its end, a run on request that of its time
+for both: of a week with less than so many runs on request the scheduled one is found."""
+
 
 def previous_run(run: Run) -> Run | None:
     """The newest published run of the same cluster with an earlier ``now_ms``; ``None`` when there is none.
@@ -46,17 +50,25 @@ def check_previous(run: Run, before: Run) -> None:
 
 def _newest_of_windows(cluster: str, *, before_ms: float = math.inf) -> Run | None:
     """A cluster may have thousands of windows in an object store. Those of days, by their names, are looked at from the
-    last day backwards, and no further than the first day that has a run; the name of any other window says nothing.
+    last day backwards, and :data:`_FURTHER` behind the first day that has a run; the name of any other window says
+    nothing.
     """
     days = {path: DAY_WINDOW.match(storage.split(path)[1]) for path in directories_of(cluster)}
-    dated = sorted(((found[0], path) for path, found in days.items() if found), reverse=True)
-    newest = (
-        _newest(run for _, path in windows for run in _runs_of(path, before_ms))
-        for _, windows in groupby(dated, key=lambda item: item[0])
-    )
-    found = [next((run for run in newest if run is not None), None)]
-    found += (_newest(_runs_of(path, before_ms)) for path, day in days.items() if day is None)
-    return _newest(run for run in found if run is not None)
+    found = [run for path, day in days.items() if day is None and (run := _newest(_runs_of(path, before_ms)))]
+    dated = sorted(((day[0], path) for path, day in days.items() if day), reverse=True)
+    further: int | None = None
+    for _, windows in groupby(dated, key=lambda item: item[0]):
+        paths = [path for _, path in windows]
+        if further is not None:
+            paths = paths[:further]
+            further -= len(paths)
+        newest = _newest(run for path in paths for run in _runs_of(path, before_ms))
+        if newest is not None:
+            found.append(newest)
+            further = _FURTHER if further is None else further
+        if further == 0:
+            break
+    return _newest(iter(found))
 
 
 def _newest(runs: Iterator[Run]) -> Run | None:

@@ -50,7 +50,15 @@ def test_windows_of_any_name_are_looked_at(tmp_path: Path) -> None:
     assert newest_run(str(tmp_path), "c") == last
 
 
-def test_no_manifest_of_an_earlier_day_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_may_be_the_start_of_a_long_interval(tmp_path: Path) -> None:
+    by_hand = published(tmp_path, "2026-11-25T09-00-00Z", "a", 25_000)
+    weekly = published(tmp_path, "2026-11-20T00-00-00Z", "a", 27_000)
+    next_week = published(tmp_path, "2026-11-27T00-00-00Z", "a", 34_000)
+    assert previous_run(next_week) == weekly
+    assert previous_run(weekly) == by_hand
+
+
+def test_few_manifests_of_earlier_days_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [published(tmp_path, f"2026-01-0{day}", "a", day) for day in range(1, 5)]
     opened: list[str] = []
 
@@ -59,8 +67,9 @@ def test_no_manifest_of_an_earlier_day_is_read(tmp_path: Path, monkeypatch: pyte
         return open_run(path)
 
     monkeypatch.setattr(previous, "open_run", noted)
+    monkeypatch.setattr(previous, "_FURTHER", 1)
     assert previous_run(runs[3]) == runs[2]
-    assert opened == [runs[3].path, runs[2].path]
+    assert opened == [runs[3].path, runs[2].path, runs[1].path]
 
 
 def test_a_run_of_another_cluster_or_a_newer_one_is_no_run_before(tmp_path: Path) -> None:
