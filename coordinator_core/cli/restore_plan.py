@@ -540,7 +540,7 @@ def _live(
 ) -> tuple[Target, dict[tuple[str, int], int]]:
     """The cluster, and the offsets of the time that a scenario names."""
     from coordinator_core.cluster.client import Client
-    from coordinator_core.cluster.restore_target import captured, live_target, offsets_at
+    from coordinator_core.cluster.restore_target import captured, check_seen, live_target, offsets_at
     from coordinator_core.cluster.settings import read_settings
 
     with Client(read_settings(bootstrap_server, command_config)) as client:
@@ -550,6 +550,8 @@ def _live(
         keys: list[OffsetKey] = [] if wanted is None else list(wanted.positions)
         target = live_target(client, keys, groups, topics)
         if states is not None:
+            if wanted is None:
+                check_seen(client, target, states, topics)
             with_records(target.groups, states, target.offsets_partitions, texts)
         if scenario is None or not scenario.needs_time:
             return target, {}

@@ -242,8 +242,7 @@ class Client:
                 named = ", ".join(repr(found.name) for found in answer.topics) or "no topic"
                 raise ClusterError(f"a broker was asked for the metadata of {name} and answers with {named}")
             (found,) = answer.topics
-            if found.error_code == TOPIC_AUTHORIZATION_FAILED:
-                raise MissingAclError("Describe", f"Topic:{name}", "asking for the partitions of the topic")
+            _check_described(found)
             if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
                 raise UsageError(f"the cluster has no topic {name}")
             return None if found.error_code and not found.partitions else _topic(found)
@@ -252,8 +251,10 @@ class Client:
 
     def topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
         """Topics of these names, or every one that the principal may describe; one that is not there has no
-        partitions."""
+        partitions. ``MissingAclError`` for a name that it may not describe."""
         answer = self.ask(lambda: _metadata(names))
+        for found in answer.topics:
+            _check_described(found)
         return sorted((_topic(found) for found in answer.topics), key=lambda topic: topic.name)
 
     def offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
@@ -410,6 +411,11 @@ def fetch_request(
 def _metadata(names: Collection[str] | None) -> Any:
     wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4 if wanted else 1)
+
+
+def _check_described(found: Any) -> None:
+    if found.error_code == TOPIC_AUTHORIZATION_FAILED:
+        raise MissingAclError("Describe", f"Topic:{found.name}", "asking for the partitions of the topic")
 
 
 def _topic(found: Any) -> TopicInfo:

@@ -27,7 +27,9 @@ from coordinator_core.restore.target import (
     Target,
     TargetGroup,
     TargetTopic,
+    groups_of,
     in_scope,
+    place_of,
 )
 from coordinator_core.rules.topics import UNKNOWN
 from coordinator_core.runs.local import replay_snapshot
@@ -84,7 +86,8 @@ def live_target(
     """The cluster: groups as :func:`live_groups`, with the logs of all topics that they or ``topics`` name.
 
     Without ``keys`` all that the groups have committed is asked for by name. ``ClusterError`` when no leader tells the
-    log of a key, or of a chosen partition of ``topics``, unless it ``may_be_unknown``.
+    log of a key, or of a chosen partition of ``topics``, unless it ``may_be_unknown``. ``MissingAclError`` for one of
+    ``topics`` that may not be described.
     """
     info = client.topic(OFFSETS_TOPIC)
     groups = live_groups(client, info, keys, group_ids)
@@ -97,15 +100,36 @@ def live_target(
     def is_needed(one: TopicPartition) -> bool:
         return not may_be_unknown and (one in needed or one[0] in topics) and in_scope(OffsetKey("", *one), topics)
 
+    known = live_topics(client, lambda one: one[0] in named, is_needed)
+    if unknown := topics.keys() - known.keys():
+        # Without names those are left out that may not be described.
+        client.topics(unknown)
     return Target(
         name=",".join(client.settings.bootstrap_servers),
         cluster_id=client.cluster_id,
         groups=groups,
-        topics=live_topics(client, lambda one: one[0] in named, is_needed),
+        topics=known,
         offsets_partitions=len(info.partitions),
         metadata_limit=_metadata_limit(client),
         has_start_offsets=has_start_offsets(client),
     )
+
+
+def check_seen(
+    client: Client, target: Target, states: Sequence[PartitionState], topics: Mapping[str, frozenset[int] | None]
+) -> None:
+    """``MissingAclError`` for a committed offset of the chosen ``topics`` (none: of all) that the log has of a group of
+    the target, and that its coordinator leaves out, as the topic may not be described."""
+    replayed_groups = groups_of(states, {}, place_of(target.offsets_partitions))
+    keys = [
+        OffsetKey(group_id, *key)
+        for group_id, group in target.groups.items()
+        if group.state is not None and group_id in replayed_groups
+        for key in replayed_groups[group_id].offsets.keys() - group.offsets.keys()
+        if in_scope(OffsetKey(group_id, *key), topics)
+    ]
+    if keys:
+        live_groups(client, client.topic(OFFSETS_TOPIC), keys, {key.group_id for key in keys})
 
 
 def live_topics(

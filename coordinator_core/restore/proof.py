@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
@@ -80,25 +80,41 @@ def prove(
     """Compare a plan with the records added since its apply began, the replayed state, and the answers of coordinators.
 
     A foreign record in one of its groups is a problem, which says as far as the log tells by whom it is: verify before
-    consumers start. Of share groups the offsets topic has no offsets: their coordinators alone are compared.
-    ``texts`` has the metadata that digests stand for in ``states``.
+    consumers start. What the log had before, and the plan does not show, is compared with answers alone: these leave
+    out topics that may not be described. Of share groups the offsets topic has no offsets: their coordinators alone are
+    compared. ``texts`` has the metadata that digests stand for in ``states``.
     """
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
-    _compare_records(proof, writing, added)
+    foreign = _compare_records(proof, writing, added)
     replayed = groups_of(states, {}, {group.group_id: group.offsets_partition for group in writing}.get, texts)
     for group in writing:
         # Start offsets of share groups are in __share_group_state.
-        logs = [] if group.type == GroupType.SHARE else [("the replayed log", replayed)]
-        for who, groups in (*logs, ("its coordinator", answered)):
-            _compare_state(proof, group, groups.get(group.group_id) or TargetGroup(group.group_id), who)
+        if group.type != GroupType.SHARE:
+            now = replayed.get(group.group_id) or TargetGroup(group.group_id)
+            _compare_state(proof, group, _of_plan(now, group, foreign[group.group_id]), "the replayed log")
+        _compare_state(proof, group, answered.get(group.group_id) or TargetGroup(group.group_id), "its coordinator")
     return proof
 
 
-def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable[Added]) -> None:
+def _of_plan(now: TargetGroup, group: GroupPlan, foreign: Collection[tuple[str, int]]) -> TargetGroup:
+    """The replayed group without offsets that the plan does not show and that no added record is of."""
+    shown = {row.key[1:] for row in group.rows}.union(foreign)
+    return replace(
+        now,
+        offsets={key: held for key, held in now.offsets.items() if key in shown},
+        unstable={key: producers for key, producers in now.unstable.items() if key in shown},
+    )
+
+
+def _compare_records(
+    proof: Proof, writing: Sequence[GroupPlan], added: Iterable[Added]
+) -> Mapping[str, Collection[tuple[str, int]]]:
+    """Notes planned and foreign records; of the foreign ones the topics and partitions, by group."""
     groups = {group.group_id: group for group in writing if group.type != GroupType.SHARE}
     rows = {row.key: row for group in groups.values() for row in group.rows}
     found: set[OffsetKey] = set()
+    foreign: dict[str, set[tuple[str, int]]] = defaultdict(set)
     joined: dict[str, dict[str, str]] = defaultdict(dict)
     for place in added:
         at = f"record {place.record_offset} of offsets partition {place.offsets_partition}"
@@ -116,6 +132,7 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
                     found.add(key)
                     proof.records.append(Written(key, place.offsets_partition, place.record_offset))
                     continue
+                foreign[key.group_id].add(key[1:])
                 what = f"{_said(committed)} {_by(place, value, joined[key.group_id])}"
                 proof.problems.append(f"{at} is foreign: group {key.group_id!r}, {_name(key)}: {what}; {why}")
             case GroupRecord(key=names, value=value):
@@ -130,6 +147,7 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
     for key, row in rows.items():
         if row.action in WRITES and key not in found:
             proof.problems.append(f"no record has the planned value of group {key.group_id!r}, {_name(key)}")
+    return foreign
 
 
 def _note_members(members: dict[str, str], names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:

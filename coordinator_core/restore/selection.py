@@ -95,7 +95,8 @@ def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dic
     for group_id in sorted(target.groups) if groups is None else groups:
         held = target.group(group_id).offsets
         if not held and not topics and groups is not None:
-            raise UsageError(f"group {group_id!r} has committed nothing: name the topics (--topic)")
+            said = "has committed nothing, or nothing of a topic that may be described"
+            raise UsageError(f"group {group_id!r} {said}: name the topics (--topic)")
         for key, place in held.items():
             if in_scope(OffsetKey(group_id, *key), topics):
                 found[OffsetKey(group_id, *key)] = place

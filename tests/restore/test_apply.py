@@ -16,7 +16,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.cluster import restore_apply
 from coordinator_core.cluster.client import LATEST
-from coordinator_core.cluster.errors import ClusterError, LoginError
+from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.cluster.restore_apply import (
     PLAN,
     ApplyOptions,
@@ -25,18 +25,22 @@ from coordinator_core.cluster.restore_apply import (
     begun_apply,
     refusals,
 )
-from coordinator_core.cluster.restore_target import live_groups, live_target, offsets_at
+from coordinator_core.cluster.restore_target import check_seen, live_groups, live_target, offsets_at
 from coordinator_core.cluster.restore_verify import read_apply, rollback_plan
 from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
 from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState, ShareGroup, ShareTopic
+from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.releases import profile_for_release
 from coordinator_core.restore.decide import Choices, decide, group_plan
 from coordinator_core.restore.model import Action, Plan, Position, Row, read_plan, write_plan
 from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import Target, TargetGroup
+from coordinator_core.runs.local import replay_snapshot
+from tests.history.logs import Log
 from tests.restore.one_process import OneProcess, fetched
 
 CLIENT: Any = SimpleNamespace(cluster_id="c", max_version=lambda _: 8, patience_seconds=0.0)
@@ -280,6 +284,43 @@ def test_a_share_group_is_deleted_if_the_log_has_no_more_than_answers_show(
     found = errors(client, path, tmp_path / "back")
     assert {group_id: [one[:15] for one in some] for group_id, some in found.items()} == said
     assert ("s" in client.groups) == bool(said)
+
+
+def test_a_chosen_topic_that_may_not_be_described_is_named() -> None:
+    client = cluster("g")
+    hidden = SimpleNamespace(name="secret", error_code=29, topic_id=None, partitions=[])
+
+    def metadata(request: Any) -> Any:
+        return SimpleNamespace(topics=[hidden]) if request.topics and request.topics[0].name == "secret" else None
+
+    client.answer = answering({"Metadata": metadata})
+    with pytest.raises(MissingAclError, match="the ACL Describe on Topic:secret"):
+        live_target(client, [], ["g"], {"secret": None})
+    # One that is not there is no matter of permissions.
+    assert "ordres" not in (live_target(client, [], ["g"], {"ordres": None}).topics or ())
+
+
+def test_an_offset_that_only_the_log_shows_is_named(tmp_path: Path) -> None:
+    client = cluster("g", "h")
+    client.groups["h"] = {}
+    target = live_target(client, [], None, {})
+    log = Log()
+    for group_id, topic in (("g", "orders"), ("g", "secret"), ("gone", "secret"), ("h", "orders")):
+        log = log.commit(group_id, {(topic, 0): 5})
+    snapshot = discover([str(log.write(tmp_path, 0))])
+    states = replay_snapshot(snapshot, profile_for_release("3.9.2"), damage=[])
+
+    def fetch(request: Any) -> Any:
+        answer = client.offset_fetch(request)
+        for topic in (topic for group in answer.groups for topic in group.topics if topic.name == "secret"):
+            topic.partitions[0].error_code = 29
+        return answer
+
+    client.answer = answering({"OffsetFetch": fetch})
+    with pytest.raises(MissingAclError, match="the offsets of group 'g' needs the ACL Describe on Topic:secret"):
+        check_seen(client, target, states, {})
+    # One that went since the capture is none.
+    check_seen(client, target, states, {"orders": None})
 
 
 def only_of(topic: str, answer: Any) -> Any:

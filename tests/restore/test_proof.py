@@ -102,6 +102,33 @@ def test_a_transaction_is_named_by_its_producer() -> None:
     assert f"a commit of 170 in a transaction of producer 42, {AT};" in said
 
 
+@pytest.mark.parametrize("secret", [("secret", 0), ("orders", 7)])
+def test_what_the_log_had_before_is_no_problem(tmp_path: Path, secret: tuple[str, int]) -> None:
+    """The coordinators leave out topics that may not be described."""
+    log = Log().commit("g", {secret: 1}).commit("g", {KEY[1:]: 160}, leader_epoch=-1).write(tmp_path, 3)
+    states = replay_snapshot(discover([str(log)]), profile_for_release("3.9.2"), damage=[])
+    seen = {"g": TargetGroup("g", state="Empty", offsets={KEY[1:]: Position(160)})}
+    groups = decide(Wanted({KEY: Position(160)}), Target("test", None, {}, None, 50), Choices({}))
+    plan = Plan("restore", None, "test", "source", {}, 1, tuple(groups))
+    planned = Added(3, 1, commit(KEY, 160))
+    assert prove(plan, [planned], states, seen).problems == []
+    # Committed since, or shown, it is one.
+    (record, state) = prove(plan, [planned, Added(3, 2, commit(OffsetKey("g", *secret), 1))], states, seen).problems
+    assert ("is foreign" in record, state.startswith("the replayed log has other offsets")) == (True, True)
+    seen["g"].offsets[secret] = Position(1)
+    (answer,) = prove(plan, [planned], states, seen).problems
+    assert answer.startswith("its coordinator has other offsets")
+
+
+def test_brokers_remove_a_group_that_has_no_offset_left() -> None:
+    held = TargetGroup("g", state="Empty", members=0, offsets={KEY[1:]: HELD})
+    topics = {"orders": TargetTopic("A" * 22, {0: LogRange(100, 200, 5)})}
+    groups = decide(Wanted({}), Target("test", None, {"g": held}, topics, 50), Choices({}, delete_others=True), ["g"])
+    plan = Plan("restore", None, "test", "source", {}, 1, tuple(groups))
+    added = [Added(3, 7, OffsetRecord(1, None, KEY, None)), Added(3, 8, GroupRecord(2, None, {"group": "g"}, None))]
+    assert prove(plan, added, [], {}).problems == []
+
+
 def test_of_a_group_in_two_offsets_partitions_that_of_its_coordinator_counts(tmp_path: Path) -> None:
     log = Log().commit("g", {KEY[1:]: 160}, leader_epoch=-1).write(tmp_path, 3)
     Log().commit("g", {KEY[1:]: 1, OTHER[1:]: 1}, leader_epoch=-1).write(log, 17)
