@@ -165,7 +165,8 @@ def fold_partition(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
 ) -> Iterator[SegmentFold]:
-    """Folds of a partition's segments, one after the other, read as ``log.reader.read_records`` reads them.
+    """Folds of a partition's segments, one after the other, read as ``log.reader.read_records`` reads them; that a log
+    ends before its log start offset is for ``fold.tasks`` to say.
 
     Under ``RECOVER`` the part of a segment that is kept depends on segments before it, so that its folds cannot be made
     independently; otherwise they are those of :func:`fold_segment`.

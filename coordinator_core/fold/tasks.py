@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint, snapshot_of
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.reader import OnDamage, SegmentWalk, ends_before_start
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
 
@@ -205,6 +205,8 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
     if digests is None or digests.fingerprint != (task.fingerprint_of(segment) or digests.fingerprint):
         # A segment that changed since the pin is reported in its turn.
         return task
+    if _may_end_early(task, segment, end_offset):
+        return task
     if _is_empty(task, end_offset):
         return SegmentResult(segment, digests.fingerprint, None)
     try:
@@ -231,9 +233,35 @@ def run_fold_task(
     for segment, end_offset in task.ranges:
         _check_pinned(task, segment, end_offset)
     ends = dict(task.ranges)
+    has_batches = False
     for result in _results(task, rules, cache, iter(task.ranges if ranges is None else ranges), limits):
-        _check_pinned(task, result.segment, ends[result.segment])
+        end_offset = ends[result.segment]
+        _check_pinned(task, result.segment, end_offset)
+        if _may_end_early(task, result.segment, end_offset) and result.fold is not None:
+            has_batches = has_batches or result.fold.next_offset is not None
+            if result.is_last and not has_batches:
+                yield replace(result, damage=[*result.damage, *_missing(task, result.segment)])
+                continue
         yield result
+
+
+def _may_end_early(task: FoldTask, segment: SegmentFile, end_offset: int | None) -> bool:
+    """Whether a segment is the last of the log and begins before the log start offset (for ``RECOVER``
+    ``log.reader.read_partition`` looks at that)."""
+    return end_offset is None and segment.base_offset < task.start_offset and task.on_damage is not OnDamage.RECOVER
+
+
+def _missing(task: FoldTask, segment: SegmentFile) -> Iterator[Damage]:
+    """The damage, if any, of a log whose last segment has no batch from the log start offset on."""
+    walk = SegmentWalk(segment, _DEFAULT_LIMITS, OnDamage.RECOVER, [], None, check_crc=False)
+    for _ in walk.batches():
+        pass
+    wrong = ends_before_start(replace(task.log, segments=(segment,)), walk.expected)
+    if wrong is None:
+        return
+    if task.on_damage is OnDamage.FAIL:
+        raise DamagedInputError(wrong)
+    yield wrong
 
 
 def _check_pinned(task: FoldTask, segment: SegmentFile, end_offset: int | None) -> None:

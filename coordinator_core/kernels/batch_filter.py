@@ -17,10 +17,11 @@ class BatchFilter:
     """Records that stay of a log, and the bytes that were written of them since the output was last taken.
 
     ``kept`` are the offsets of records that stay, ascending; ``tombstones`` (0 or 1) says which of them have
-    no value, ``numbered`` gets their offsets in the output. ``actions`` are rows of :class:`BatchAction`, by
-    base offset. Batches from ``end_offset`` on stay as they are. ``horizon`` (epoch milliseconds) is set on
-    batches that keep tombstones and have no delete horizon. With ``renumbers`` records get consecutive
-    offsets from ``next_offset`` on. The output is ``out_used`` bytes of ``out``, ``written_used`` batches.
+    no value and are the newest of their key, ``numbered`` gets their offsets in the output. ``actions`` are rows
+    of :class:`BatchAction`, by base offset. Batches from ``end_offset`` on stay as they are. ``horizon`` (epoch
+    milliseconds) is set on batches that keep such tombstones and have no delete horizon. With ``renumbers`` records
+    get consecutive offsets from ``next_offset`` on. The output is ``out_used`` bytes of ``out``,
+    ``written_used`` batches.
     """
 
     kept = cython.declare(Int64s)

@@ -80,7 +80,7 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
     producers: dict[int, _Producer] = {}
     aborted: list[int] = []
     columns = ["base_offset", "attributes", "producer_id", "producer_epoch", "max_timestamp", "control_type"]
-    for base, attributes, producer_id, epoch, timestamp_ms, control in scan.index[columns].tolist():
+    for base, attributes, producer_id, epoch, timestamp_ms, control in scan.in_log[columns].tolist():
         if producer_id == NO_PRODUCER_ID:
             continue
         is_control = bool(attributes & CONTROL_BIT)
@@ -110,7 +110,7 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
 
 @dataclass(frozen=True)
 class Survivors:
-    """Record offsets that stay, ascending, and which of them are tombstones (1) or not (0)."""
+    """Record offsets that stay, ascending, and which of them are newest records that are tombstones (1) or not (0)."""
 
     offsets: Int64s
     tombstones: npt.NDArray[np.uint8]
@@ -187,8 +187,9 @@ def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> n
 
 
 def cleanable(scan: LogScan, end_offset: int) -> Array:
-    """Rows of the index before ``end_offset``."""
-    return scan.index[scan.index["base_offset"] < end_offset]
+    """Rows of the index from the log start offset on, before ``end_offset``."""
+    rows = scan.in_log
+    return rows[rows["base_offset"] < end_offset]
 
 
 def batch_actions(

@@ -39,6 +39,7 @@ from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import (
     MAX_OFFSET_SPAN,
     OnDamage,
+    ends_before_start,
     is_verified,
     last_offset_of,
     parse_entry,
@@ -153,6 +154,11 @@ class LogScan:
         return self.log.log_start_offset or 0
 
     @property
+    def in_log(self) -> Array:
+        """Rows of the index that are not wholly below the log start offset: the others are not part of the log."""
+        return self.index[self.index["last_offset"] >= self.start_offset]
+
+    @property
     def bytes(self) -> int:
         return sum(scanned.size for scanned in self.segments)
 
@@ -189,13 +195,18 @@ class NewestRecords:
 
 
 def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) -> LogScan:
-    """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound.
+    """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound, and for a log
+    that ends before its log start offset.
 
-    ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at. Kafka's cleaner looks at none
+    ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at, and it deletes what ends before the
+    log start offset (``LogLoader.recoverLog``). Kafka's cleaner looks at none
     (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a batch that it keeps whole keeps its wrong CRC.
     """
     checks = [(segment, end, not as_broker or is_verified(log, end)) for segment, end in ranges_to_scan(log)]
-    return _scan_of(log, checks, workers)
+    scan = _scan_of(log, checks, workers)
+    if not as_broker:
+        _check_end(scan)
+    return scan
 
 
 def has_producers(scan: LogScan) -> bool:
@@ -231,7 +242,7 @@ def _scan_of(log: PartitionLog, checks: Sequence[tuple[SegmentFile, int | None, 
 
 
 def join_scans(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
-    """The scan of ``log``, of whose segments each of ``scans`` has some, in log order."""
+    """The scan of ``log``, of whose segments each of ``scans`` has some, in log order; raises as :func:`scan_log`."""
     indexes = [_rows([])]
     segments: list[ScannedSegment] = []
     for scan in scans:
@@ -239,7 +250,7 @@ def join_scans(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
         index["segment"] += len(segments)
         indexes.append(index)
         segments += scan.segments
-    return LogScan(
+    whole = LogScan(
         log,
         tuple(segments),
         np.concatenate(indexes),
@@ -248,6 +259,14 @@ def join_scans(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
         max((scan.last_base_offset for scan in scans), default=-1),
         max((scan.log_end_offset for scan in scans), default=0),
     )
+    _check_end(whole)
+    return whole
+
+
+def _check_end(scan: LogScan) -> None:
+    wrong = ends_before_start(scan.log, scan.log_end_offset)
+    if wrong is not None:
+        raise DamagedInputError(wrong)
 
 
 @dataclass(frozen=True)

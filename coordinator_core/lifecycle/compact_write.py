@@ -164,7 +164,7 @@ def write_survivors(
 class _Writing:
     def __init__(self, plan: CompactionPlan, sink: Sink, output: OutputFormat, first_offset: int) -> None:
         self._start_offset = plan.scan.start_offset
-        self._kept = plan.stays.offsets
+        self._kept, self._tombstones = plan.stays.offsets, plan.stays.tombstones
         self._actions: dict[int, int] = dict(plan.actions.tolist())
         self._horizon_ms = plan.rules.horizon_ms
         self._end_offset = plan.end_offset
@@ -176,7 +176,7 @@ class _Writing:
         self.batches = self.records = self.bytes = 0
         self.filter = BatchFilter(
             self._kept,
-            plan.stays.tombstones,
+            self._tombstones,
             self.numbered,
             plan.actions,
             self._start_offset,
@@ -274,7 +274,7 @@ class _Writing:
             if action != Action.KEEP_EMPTY or batch.magic < 2:
                 return None, 0
             return empty_batch(batch, one_offset=self._output.renumber), 0
-        dies = any(record.value is None and record.offset in stays for record in records)
+        dies = bool(self._tombstones[first:last].any())
         is_legacy = batch.magic < 2
         converted = is_legacy and (self._output.convert or self._output.renumber)
         sets_horizon = action == Action.SET_HORIZON or (

@@ -150,6 +150,39 @@ def test_damage_publishes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     "command",
     [
+        ["describe", "--all-groups"],
+        ["list"],
+        ["replay", "--output", "runs", "--cluster", "c"],
+        ["expire"],
+        ["stats"],
+        ["compact", "--output", "compacted"],
+        ["history", "--output", "history.parquet"],
+        ["investigate"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_log_that_ends_before_its_start(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its newer segments were not copied: no state of it is known."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    (log / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 50\n")
+    words = [command[0], "log", *command[1:]]
+    code, out, err = outcome(words, capfd)
+    assert (code, out) == (3, "")
+    assert f"byte {len(SEGMENT)}, record offset 5: log_start_offset: the log ends before its start offset 50" in err
+    if command[0] in ("describe", "list", "replay", "expire"):
+        code, _, err = outcome([*words, "--salvage"], capfd)
+        assert code == 0
+        assert "warning: log/__consumer_offsets-0/00000000000000000000.log: byte" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         ["describe"],
         ["history", "--output", "history.parquet"],
         ["explain", "--group", "g"],

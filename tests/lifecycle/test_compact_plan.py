@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.durations import DAY_MS
+from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.compact import CompactionOptions, compact_partition
-from coordinator_core.lifecycle.compact_plan import CompactionRules
+from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules, Extra
+from coordinator_core.lifecycle.compact_scan import scan_log
 from coordinator_core.lifecycle.compact_states import proof_profiles
+from coordinator_core.lifecycle.compact_write import write_survivors
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import PROFILE_RELEASES, profile_for, profile_for_release
-from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
+from tests.log.builders import build_batch, build_control_batch, build_empty_batch, build_message, write_partition
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
 from tests.replay.reference import replay_partition
 
@@ -25,9 +28,10 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Left = list[tuple[int, int, int | None, list[int]]]
 
 
-def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW) -> Left:
+def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW, start: int = 0) -> Left:
     """Compact the log: base and last offset, horizon and record offsets of every batch that is left."""
     write_partition(tmp_path / "in", {0: b"".join(batches)})
+    (tmp_path / "in" / "log-start-offset-checkpoint").write_text(f"0\n1\n__consumer_offsets 0 {start}\n")
     (log,) = discover([str(tmp_path / "in")]).partitions
     target = tmp_path / "out"
     target.mkdir()
@@ -37,6 +41,16 @@ def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW) -> Left:
         (batch.base_offset, batch.last_offset, batch.delete_horizon_ms, [record.offset for record in records])
         for _, batch, records in read_records(result)
     ]
+
+
+class Out:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: memoryview, batches: Array) -> None:
+        self.data += data
 
 
 def transaction(base: int, key: bytes, end: ControlType, *, producer_id: int = 5, age_ms: int = 0) -> bytes:
@@ -116,6 +130,29 @@ def test_nothing_from_the_first_open_transaction_on_is_touched(tmp_path: Path) -
     left_of(tmp_path, *head, *tail)
     (segment,) = (tmp_path / "out").glob("*/*.log")
     assert segment.read_bytes() == b"".join([head[1], *tail])
+
+
+def test_batches_below_the_log_start_offset_decide_nothing(tmp_path: Path) -> None:
+    opened = build_batch(0, [(KEY, offset_value(1))], producer_id=5, transactional=True, timestamp=NOW)
+    closed = build_control_batch(2, COMMIT, producer_id=5, timestamp=NOW)
+    first, last = build_batch(1, [(OTHER, offset_value(1))]), build_batch(3, [(OTHER, offset_value(2))])
+    assert left_of(tmp_path, opened, first, last, start=1) == [(3, 3, None, [3])]
+    ended = left_of(tmp_path / "ended", opened, first, closed, last, start=1)
+    assert ended == [(2, 2, NOW + DAY_MS, [2]), (3, 3, None, [3])]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_tombstone_that_is_not_the_newest_of_its_key_sets_no_horizon(tmp_path: Path, magic: int) -> None:
+    """Neither where a segment has a message of an old format, and is written record by record."""
+    item = (OTHER, offset_value(1))
+    first = build_message(0, *item, magic=1) if magic == 1 else build_batch(0, [item])
+    batches = [first, build_batch(1, [(KEY, None)]), build_batch(2, [(KEY, offset_value(1))])]
+    write_partition(tmp_path, {0: b"".join(batches)})
+    (log,) = discover([str(tmp_path)]).partitions
+    plan = CompactionPlan.of(scan_log(log), CompactionRules(NOW)).keeping(Extra(frozenset({1})))
+    out = Out()
+    write_survivors(plan, out)
+    assert out.data == b"".join(batches)
 
 
 def test_tombstones_of_a_member_go_together(tmp_path: Path) -> None:
