@@ -177,7 +177,7 @@ def test_a_log_that_ends_before_its_start(
     if command[0] in ("describe", "list", "replay", "expire"):
         code, _, err = outcome([*words, "--salvage"], capfd)
         assert code == 0
-        assert "warning: log/__consumer_offsets-0/00000000000000000000.log: byte" in err
+        assert f"00000000000000000000.log: byte {len(SEGMENT)}, record offset 5: log_start_offset" in err
 
 
 @pytest.mark.parametrize(
