@@ -5,12 +5,19 @@ from __future__ import annotations
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.history import asked_of
+from coordinator_core.cli.history import asked_of, warn_about_absent
 from coordinator_core.cli.options import ReplayOptions, note, replay_options, write_line
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import warn_about_damage
-from coordinator_core.reports.evidence import STATEMENT, Previous, export_evidence, read_statement
+from coordinator_core.reports.evidence import (
+    STATEMENT,
+    Previous,
+    Statement,
+    export_evidence,
+    other_options,
+    read_statement,
+)
 from coordinator_core.untrusted import visible
 
 
@@ -40,6 +47,7 @@ def export_command(
     signing = Signing(sign_key)
     before = None if previous is None else read_statement(previous)
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
+    absent = set(groups)
     made = export_evidence(
         output,
         snapshot,
@@ -48,13 +56,24 @@ def export_command(
         now_ms=options.now_ms,
         previous=before,
         sign=signing.content,
+        absent=absent,
     )
     warn_about_damage(damage, asked.on_damage)
+    warn_about_absent(absent)
+    if before is not None:
+        warn_about_other_options(made, before)
     if made.evidence.previous is not None:
         _tell_losses(made.evidence.previous)
     count = sum(len(one.segments) for one in made.evidence.partitions)
     note(f"regroup: {made.evidence.rows:,} rows of {count:,} segments are evidence in {output}")
     write_line(f"{made.sha256}  {visible(storage.join(output, STATEMENT))}")
+
+
+def warn_about_other_options(statement: Statement, before: Statement) -> None:
+    """A chain of which not all statements are of the same groups, say, does not tell what the name of one promises."""
+    if others := other_options(statement.evidence, before.evidence):
+        names = ", ".join(others)
+        note(f"regroup: warning: {statement.directory} follows {before.directory}, and has other options: {names}")
 
 
 def _tell_losses(previous: Previous) -> None:

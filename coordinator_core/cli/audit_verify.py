@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator_core.cli.audit_export import warn_about_other_options
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.log.discovery import discover
@@ -44,6 +45,8 @@ def verify_command(
     for directory in directories:
         statement = read_statement(directory)
         checked.append(check_evidence(statement, before, snapshot, key))
+        if before is not None:
+            warn_about_other_options(statement, before)
         before = statement
     if snapshot is None:
         note("regroup: the rows are compared with no log: give --log")
@@ -68,7 +71,8 @@ def _said(found: CheckedEvidence) -> str:
     missing = sum(one.missing_offsets for one in evidence.partitions)
     read = sum(one.end_offset - one.first_offset for one in evidence.partitions)
     said = f"{evidence.rows:,} rows of {read:,} record offsets"
-    return said + (f", of which {missing:,} have no record any more" if missing else "")
+    said += f", of which {missing:,} have no record any more" if missing else ""
+    return said if evidence.groups is None else f"{said}; only of {', '.join(map(repr, evidence.groups))}"
 
 
 def _key(path: str | None) -> Ed25519PublicKey | None:

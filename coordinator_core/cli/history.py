@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.snapshot import warn_about_no_record
 from coordinator_core.cli.source import (
     found_beside,
     open_log,
@@ -19,7 +19,7 @@ from coordinator_core.cli.source import (
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
-from coordinator_core.history.parts import Asked, history_parts
+from coordinator_core.history.parts import Asked, history_parts, noting_rows
 from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
@@ -70,18 +70,21 @@ def history_command(
     absent = set(groups)
 
     def tables() -> Iterator[pa.Table]:
-        for part in history_parts(snapshot, asked, damage):
+        for part in noting_rows(history_parts(snapshot, asked, damage), absent):
             if digest is not None:
                 digest.update(part)
-            if absent:
-                absent.difference_update(pc.unique(part.table["group_id"]).to_pylist())
             yield part.table
 
     rows = write_history(output, tables())
     warn_about_damage(damage, asked.on_damage)
-    for group_id in sorted(absent):
-        note(f"regroup: warning: no committed offset of group {group_id!r} is in this log")
+    warn_about_absent(absent)
     _told(rows, output, None if digest is None else digest.hexdigest())
+
+
+def warn_about_absent(groups: Iterable[str]) -> None:
+    """Name groups that were asked for, and that have no row."""
+    for group_id in sorted(groups):
+        note(f"regroup: warning: no committed offset of group {group_id!r} is in this log")
 
 
 def asked_of(
@@ -92,6 +95,7 @@ def asked_of(
     keep_freed_memory()
     beside = found_beside(paths)
     snapshot, options = open_log(paths, options)
+    warn_about_no_record(snapshot)
     refuse_other_rules(snapshot)
     damage = directory_damage(snapshot, options.on_damage)
     profile = profile_of(snapshot, options)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.errors import Damage
 from coordinator_core.history.judge import Judge
@@ -92,6 +93,14 @@ def history_parts(
             number = one.log.offsets_partition
             yield from (Part(number, 0, table) for table in first_part(one, asked, thread))
             yield from (Part(number, 1, table) for table in _judged(one.log, one.special, judge, asked))
+
+
+def noting_rows(parts: Iterable[Part], absent: set[str]) -> Iterator[Part]:
+    """The ``parts``; groups that have rows go from ``absent``."""
+    for part in parts:
+        if absent:
+            absent.difference_update(pc.unique(part.table["group_id"]).to_pylist())
+        yield part
 
 
 def take(log: PartitionLog, asked: Asked, lessons: Lessons, thread: Executor, damage: list[Damage]) -> Taken:

@@ -24,7 +24,7 @@ from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import Pin, check_pin
 from coordinator_core.history.model import PartitionHistory
-from coordinator_core.history.parts import Asked, history_parts
+from coordinator_core.history.parts import Asked, history_parts, noting_rows
 from coordinator_core.jsontext import canonical, fields_of, from_json, parse_json, to_json
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
@@ -37,6 +37,9 @@ PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:1"
 
 BESIDE_SEGMENTS = ("log_start_offset", "clean_shutdown", "broker_id", "recovery_point", "cleaned_offset")
 """Facts of a partition that its segments do not have, by their names in ``PartitionLog``: they decide what is read."""
+
+_OPTIONS = ("profile", "on_damage", "groups", "offsets_retention_ms")
+"""Fields of :class:`Evidence` that are options on which rows depend."""
 
 _ROWS = 1 << 12
 """Rows that are made text at once."""
@@ -181,12 +184,14 @@ def export_evidence(
     now_ms: int,
     previous: Statement | None,
     sign: Callable[[str, bytes], None],
+    absent: set[str],
 ) -> Statement:
     """Write the history, the signature of the statement (by ``sign``, which gets path and bytes), and the statement
     last: without it nothing counts.
 
-    ``damage`` gets that of the log. Raises :class:`UsageError` where a statement is there already, and
-    :class:`~coordinator_core.errors.DamagedInputError` as ``read_records`` does, or when a segment changes meanwhile.
+    ``damage`` gets that of the log, and groups that have rows go from ``absent``. Raises :class:`UsageError` where a
+    statement is there already, and :class:`~coordinator_core.errors.DamagedInputError` as ``read_records`` does, or
+    when a segment changes meanwhile.
     """
     path = storage.join(directory, STATEMENT)
     if storage.exists(path):
@@ -200,7 +205,7 @@ def export_evidence(
 
     def portions() -> Iterator[bytes]:
         nonlocal rows
-        for lines in history_lines(snapshot, asked, damage, read):
+        for lines in history_lines(snapshot, asked, damage, read, absent):
             rows += len(lines)
             whole.update(portion := b"".join(lines))
             yield portion
@@ -231,6 +236,11 @@ def export_evidence(
     return Statement(directory, hashlib.sha256(data).hexdigest(), evidence)
 
 
+def other_options(evidence: Evidence, before: Evidence) -> list[str]:
+    """Names of the options on which rows depend that are not those of the statement before."""
+    return [name for name in _OPTIONS if getattr(evidence, name) != getattr(before, name)]
+
+
 def require_cluster(statement: Statement, snapshot: Snapshot) -> None:
     """:class:`UsageError` where the statement is of another cluster than the log, as far as both say."""
     own, found = statement.evidence.cluster_id, snapshot.cluster_id
@@ -240,10 +250,15 @@ def require_cluster(statement: Statement, snapshot: Snapshot) -> None:
 
 
 def history_lines(
-    snapshot: Snapshot, asked: Asked, damage: list[Damage], read: list[PartitionHistory] | None = None
+    snapshot: Snapshot,
+    asked: Asked,
+    damage: list[Damage],
+    read: list[PartitionHistory] | None = None,
+    absent: set[str] | None = None,
 ) -> Iterator[list[bytes]]:
-    """Lines of ``history.jsonl``, some thousand at a time."""
-    for part in history_parts(snapshot, asked, damage, read):
+    """Lines of ``history.jsonl``, some thousand at a time; groups that have rows go from ``absent``."""
+    parts = history_parts(snapshot, asked, damage, read)
+    for part in parts if absent is None else noting_rows(parts, absent):
         for batch in part.table.to_batches(_ROWS):
             columns = [_values(column) for column in batch.columns]
             rows = (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))

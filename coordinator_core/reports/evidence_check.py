@@ -51,6 +51,7 @@ class CheckedEvidence:
         return {
             "path": self.statement.directory,
             "sha256": self.statement.sha256,
+            "groups": None if evidence.groups is None else list(evidence.groups),
             "rows": evidence.rows,
             "segments": sum(len(one.segments) for one in evidence.partitions),
             "signature_checked": self.is_signed,

@@ -221,6 +221,27 @@ def test_some_groups_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     verified(capfd, tmp_path / "1", "--log", log)
 
 
+def test_evidence_of_nothing_says_so(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log.write(tmp_path / "empty", 1)
+    (segment,) = (tmp_path / "empty").rglob("*.log")
+    segment.write_bytes(b"")
+    export(tmp_path / "empty", tmp_path / "0")
+    assert f"warning: {tmp_path / 'empty'} holds no record" in capfd.readouterr().err
+    export(tmp_path / "log", tmp_path / "1")
+    assert "warning" not in capfd.readouterr().err
+    export(tmp_path / "log", tmp_path / "2", "--group", "biling", "--previous", str(tmp_path / "1"))
+    said = capfd.readouterr().err
+    other = f"warning: {tmp_path / '2'} follows {tmp_path / '1'}, and has other options: groups"
+    assert "warning: no committed offset of group 'biling' is in this log" in said
+    assert other in said
+    (first, second) = verified(capfd, tmp_path / "1", tmp_path / "2")["statements"]
+    assert (first["groups"], second["groups"]) == (None, ["biling"])
+    assert run(["audit", "verify", str(tmp_path / "1"), str(tmp_path / "2")]) == 0
+    out, said = capfd.readouterr()
+    assert "; only of 'biling'" in out
+    assert other in said
+
+
 def test_a_damaged_log_is_evidence_only_when_that_is_asked_for(
     log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
