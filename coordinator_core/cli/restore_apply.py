@@ -154,10 +154,16 @@ def verify_command(
 @click.command("rollback")
 @click.argument("directory", metavar="DIR")
 @client_options
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def rollback_command(
-    directory: str, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
+    directory: str,
+    bootstrap_server: str,
+    command_config: str | None,
+    groups: tuple[str, ...],
+    plan_path: str,
+    output_format: Format,
 ) -> int:
     """Plan the way back of the apply in DIR: offsets as they were, and what was made is deleted.
 
@@ -174,7 +180,7 @@ def rollback_command(
     refuse_read(plan_path, [storage.join(directory, each) for each in (PLAN, JOURNAL)])
     refuse_other_file(plan_path, PLAN_BEGINS, "plan")
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        plan = rollback_plan(client, directory)
+        plan = rollback_plan(client, directory, groups)
     write_plan(plan_path, plan)
     show_plan(plan, output_format)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

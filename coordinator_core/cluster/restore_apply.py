@@ -71,7 +71,7 @@ _RECORD_BYTES = 100
 """More than a record of an offset has beside names and metadata."""
 _LOOK_SECONDS = 0.2
 _STALE = "STALE: somebody else has committed"
-_WAITS = "end it, or let --wait-empty wait for it"
+_WAITS = "end it, let --wait-empty wait for it, or plan other groups alone (--group)"
 
 _Error = tuple[str | None, int | None, str]
 """Topic, partition and error of an offset key; of a group, where they are ``None``."""

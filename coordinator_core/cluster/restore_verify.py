@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -91,11 +91,16 @@ def _from(log: PartitionLog, offset: int) -> PartitionLog:
     return replace(log, segments=kept)
 
 
-def rollback_plan(client: Client, directory: str) -> Plan:
-    """The plan that undoes what an apply has begun; it is applied and verified as every other."""
+def rollback_plan(client: Client, directory: str, group_ids: Collection[str] = ()) -> Plan:
+    """The plan that undoes what an apply has begun, of these groups or of all; applied and verified as every other.
+
+    ``UsageError`` for one of ``group_ids`` that was not begun.
+    """
     plan, events = read_apply(directory)
     _check_cluster(client, plan)
-    groups = begun(plan, events)
+    groups = [group for group in begun(plan, events) if not group_ids or group.group_id in group_ids]
+    for group_id in sorted({*group_ids} - {group.group_id for group in groups}):
+        raise UsageError(f"{directory}: the apply has not begun group {group_id!r}: there is nothing to undo")
     keys = [row.key for group in groups for row in group.writes()]
     # A partition without leader keeps nobody from undoing.
     target = live_target(client, keys, [group.group_id for group in groups], {}, may_be_unknown=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType, OffsetKey
+from coordinator_core.investigate.words import count
 from coordinator_core.jsontext import FormError, Int32, canonical, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
 from coordinator_core.untrusted import exact_row, is_utf8
@@ -183,7 +184,9 @@ class Plan:
             return None
         first = blocked[0]
         where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
-        return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}"
+        others = sum(group.action is not Action.BLOCKED for group in self.writing())
+        alone = f"; {count(others, 'other group')} can be planned without it (--group)" if others else ""
+        return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}{alone}"
 
     def counts(self) -> dict[str, int]:
         """Offset keys by action."""

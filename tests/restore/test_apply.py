@@ -323,6 +323,22 @@ def test_an_offset_that_only_the_log_shows_is_named(tmp_path: Path) -> None:
     check_seen(client, target, states, {"orders": None})
 
 
+@pytest.mark.usefixtures("uncaptured")
+def test_a_group_that_is_in_use_keeps_no_other_from_going_back(tmp_path: Path) -> None:
+    client = cluster("a", "b", "c")
+    plan, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 5, "c": 5}), tmp_path / "applied"
+    assert errors(client, plan, directory) == {}
+    client.groups["b"] = {KEY: (6, -1, "its consumers have begun")}
+    whole = rollback_plan(client, str(directory))
+    assert str(whole.obstacle()).endswith("; 2 other groups can be planned without it (--group)")
+    write_plan(str(tmp_path / "back.json"), rollback_plan(client, str(directory), ["a", "c"]))
+    assert errors(client, tmp_path / "back.json", tmp_path / "back") == {}
+    assert {group_id: held[KEY][0] for group_id, held in client.groups.items()} == {"a": 1, "b": 6, "c": 1}
+    assert "--group" not in str(rollback_plan(client, str(directory), ["b"]).obstacle())
+    with pytest.raises(UsageError, match="has not begun group 'd'"):
+        rollback_plan(client, str(directory), ["a", "d"])
+
+
 def only_of(topic: str, answer: Any) -> Any:
     for group in answer.groups:
         group.topics = [one for one in group.topics if one.name == topic]
