@@ -7,9 +7,11 @@ beside it, what else went in the same second, and whether the group lived.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import cached_property
+from itertools import accumulate
 
 from coordinator_core.durations import DAY_MS, span
 from coordinator_core.groups.model import GroupType
@@ -22,7 +24,9 @@ from coordinator_core.history.model import (
     End,
     EndKind,
     GroupHistory,
+    Place,
     Removal,
+    Version,
 )
 from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSweep
@@ -33,6 +37,71 @@ _ANOTHER_SWEEP_MS = 1000
 _ALIKE = 0.1
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
+_NEVER = 1 << 63
+
+
+class _Act:
+    """Removals of one group that belong together, and what they have in common."""
+
+    def __init__(self, removals: Sequence[Removal]) -> None:
+        self.removals = removals
+        self.first = removals[0]
+        self.alike: int | None = None
+        """How many other groups lost offsets at that age, once it was asked."""
+
+    @cached_property
+    def topics(self) -> set[str]:
+        return {one.offset_key.topic for one in self.removals}
+
+    @cached_property
+    def has_explicit(self) -> bool:
+        """Whether some had an expire timestamp of their own."""
+        return any(one.expired_ms_ago is not None for one in self.removals)
+
+    @cached_property
+    def has_kept(self) -> bool:
+        """Whether some could not expire."""
+        return any(one.expired_ms_ago is None and one.age_ms is None for one in self.removals)
+
+    @cached_property
+    def age_ms(self) -> int | None:
+        return sweep_age(self.removals)
+
+
+class _Past:
+    """A group's history, with what the judge looks up for each of its removals."""
+
+    def __init__(self, group: GroupHistory) -> None:
+        self.group = group
+        self._changes = sorted(group.changes, key=_record_offset)
+        self._deletions = [one for one in self._changes if one.kind is ChangeKind.DELETED]
+        keys = {removal.offset_key for removal in group.removals}
+        ended = (one for key in keys for one in group.versions[key] if one.end is not None)
+        self._ended = {one.end.place: one for one in ended if one.end is not None}
+
+    def before(self, place: Place) -> Change | None:
+        """The last change before a record."""
+        at = bisect_left(self._changes, place.record_offset, key=_record_offset)
+        return self._changes[at - 1] if at else None
+
+    def after(self, place: Place) -> Change | None:
+        """The first change behind a record."""
+        at = bisect_right(self._changes, place.record_offset, key=_record_offset)
+        return self._changes[at] if at < len(self._changes) else None
+
+    def deletion_after(self, place: Place) -> Change | None:
+        """The first end of the group behind a record."""
+        at = bisect_right(self._deletions, place.record_offset, key=_record_offset)
+        return self._deletions[at] if at < len(self._deletions) else None
+
+    def removal_before(self, place: Place) -> Removal | None:
+        """The last removal before a record."""
+        at = bisect_left(self.group.removals, place.record_offset, key=_record_offset)
+        return self.group.removals[at - 1] if at else None
+
+    def ended(self, removal: Removal) -> Version | None:
+        """The version that a removal ended."""
+        return self._ended.get(removal.place)
 
 
 class Judge:
@@ -48,6 +117,9 @@ class Judge:
         self._lessons = lessons or Lessons()
         self._sweeps: dict[tuple[int, int], set[str]] = {}
         self._idle: dict[int, tuple[int, int]] | None = None
+        self._standing: dict[str, tuple[list[int], list[int], int]] = {}
+        """By topic what :meth:`_stays` asks: times from which on offsets stood, ascending; up to when the longest one
+        so far did; and since when one stands elsewhere."""
 
     def judge(self, groups: Iterable[GroupHistory]) -> None:
         """Set the cause of every removal and of every end of a group."""
@@ -79,37 +151,35 @@ class Judge:
 
         Another sweep beside an act does not make it one: else the order of groups would decide.
         """
-        for act in [act for group in groups for act in acts_of(group.removals)]:
-            expiry = self._expiry(act, act[0], trusts_sweeps=False)
+        for act in [_Act(act) for group in groups for act in acts_of(group.removals)]:
+            expiry = self._expiry(act, act.first, trusts_sweeps=False)
             if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
-                self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
+                self._sweeps.setdefault(_moment(act.first), set()).add(act.first.offset_key.group_id)
 
     def decide(self, groups: Iterable[GroupHistory]) -> None:
         """Set the causes in groups that were learned from."""
+        self._standing.clear()
         for group in groups:
+            past = _Past(group)
             for act in acts_of(group.removals):
-                self._act(group, act)
+                self._act(past, _Act(act))
             # The end of a group is told from that of its offsets.
-            for at, change in enumerate(group.changes):
+            following: Change | None = None
+            for change in reversed(group.changes):
                 if change.kind is ChangeKind.DELETED:
-                    after = (one for one in islice(group.changes, at + 1, None) if one.kind is not ChangeKind.REFUSED)
-                    change.end = self._group_end(group, change, next(after, None))
+                    change.end = self._group_end(past, change, following)
+                if change.kind is not ChangeKind.REFUSED:
+                    following = change
 
-    def _act(self, group: GroupHistory, act: Sequence[Removal]) -> None:
-        tombstone = any(
-            change.kind is ChangeKind.DELETED
-            and abs(change.place.timestamp_ms - act[0].place.timestamp_ms) <= 2 * ONE_ACT_MS
-            and change.place.record_offset > act[0].place.record_offset
-            for change in group.changes
-        )
-        for removal in act:
-            end = self._end(group, act, removal, with_group=tombstone)
-            removal.end = end
-            for version in group.versions[removal.offset_key]:
-                if version.end is not None and version.end.place == removal.place:
-                    version.end = end
+    def _act(self, group: _Past, act: _Act) -> None:
+        tombstone = group.deletion_after(act.first.place)
+        with_group = tombstone is not None and _are_near(tombstone.place, act.first.place)
+        for removal in act.removals:
+            removal.end = self._end(group, act, removal, with_group=with_group)
+            if (version := group.ended(removal)) is not None:
+                version.end = removal.end
 
-    def _end(self, group: GroupHistory, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End:
+    def _end(self, group: _Past, act: _Act, removal: Removal, *, with_group: bool) -> End:
         profile, place = self._profile, removal.place
         if removal.foreign:
             why = "its batch has a producer or a sequence number: a client wrote it, no coordinator"
@@ -180,7 +250,7 @@ class Judge:
         first = replace(first, others=(*first.others, *others))
         return replace(first, certainty=Certainty.POSSIBLE) if others else first
 
-    def _expiry(self, act: Sequence[Removal], removal: Removal, *, trusts_sweeps: bool = True) -> End | None:
+    def _expiry(self, act: _Act, removal: Removal, *, trusts_sweeps: bool = True) -> End | None:
         """Expiry, if a sweep could have removed the offset; merely possible where nothing speaks for it.
 
         ``trusts_sweeps``: a sweep that was found at that moment does.
@@ -194,7 +264,7 @@ class Judge:
             return self._by_expiry(removal, sure, f"its own expire timestamp passed {span(late)} before")
         if removal.age_ms is None or removal.age_ms < SHORTEST_RETENTION_MS:
             return None
-        if any(other.expired_ms_ago is None and other.age_ms is None for other in act):
+        if act.has_kept:
             return None  # A sweep takes nothing that cannot expire.
         if removal.survivor_age_ms is not None and removal.survivor_age_ms >= removal.age_ms:
             return None  # A sweep would have taken the older one, too.
@@ -215,18 +285,8 @@ class Judge:
         is_done = self._profile.loader is not Loader.SCALA or not removal.near_end
         if is_done and self._lessons.has_waited(removal.place, age):
             return None  # Likewise of another group.
-        least = sweep_age(act)
-        alike = {
-            group_id
-            for other, group_id, at_ms, _ in self._lessons.ages
-            if least is not None
-            and group_id != removal.offset_key.group_id
-            and abs(other - least) <= least * _ALIKE
-            # What went at the same moment may have been idle for as long, whatever took it.
-            and abs(at_ms - removal.place.timestamp_ms) > _ANOTHER_SWEEP_MS
-        }
-        if alike:
-            why += f", and offsets of {len(alike)} more groups went at that age"
+        if alike := self._alike(act):
+            why += f", and offsets of {alike} more groups went at that age"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         if trusts_sweeps and self._sweeps_beside(removal):
             why += ", and a sweep removed offsets of other groups at that moment"
@@ -234,28 +294,45 @@ class Judge:
         sure = Certainty.LIKELY if age >= default else Certainty.POSSIBLE
         return self._by_expiry(removal, sure, why)
 
-    def _would_end(self, group: GroupHistory, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> bool:
+    def _alike(self, act: _Act) -> int:
+        """How many other groups lost offsets at about the age of these, at other times."""
+        if act.alike is None:
+            least, now = act.age_ms, act.first.place.timestamp_ms
+            act.alike = len(
+                {
+                    group_id
+                    for age, group_id, at_ms, _ in self._lessons.ages
+                    if least is not None
+                    and group_id != act.first.offset_key.group_id
+                    and abs(age - least) <= least * _ALIKE
+                    # What went at the same moment may have been idle for as long, whatever took it.
+                    and abs(at_ms - now) > _ANOTHER_SWEEP_MS
+                }
+            )
+        return act.alike
+
+    def _would_end(self, group: _Past, act: _Act, removal: Removal, *, with_group: bool) -> bool:
         """Whether a sweep that took these offsets would have deleted the group with them, which stayed."""
-        before = [one for one in group.changes if one.place.record_offset < removal.place.record_offset]
+        before = group.before(removal.place)
         return (
             not with_group
             and not removal.left
             and bool(removal.generation)
-            and bool(before)
-            and before[-1].kind is ChangeKind.EMPTY
-            and before[-1].group_type is GroupType.CLASSIC
-            and all(one.expired_ms_ago is None for one in act)
+            and before is not None
+            and before.kind is ChangeKind.EMPTY
+            and before.group_type is GroupType.CLASSIC
+            and not act.has_explicit
         )
 
-    def _is_no_sweep(self, group: GroupHistory, removal: Removal) -> bool:
+    def _is_no_sweep(self, group: _Past, removal: Removal) -> bool:
         """Whether groups lost offsets of different ages at that moment: a sweep that takes the youngest would have
         taken the oldest before, unless the coordinator, or its retention, was new."""
         at = removal.place.timestamp_ms // ONE_ACT_MS
         ages = [age for near in (at - 1, at, at + 1) for age in self._ages_of_idle().get(near, ())]
         if self._configured is not None or not ages or max(ages) - min(ages) <= _SWEEPS_MS:
             return False
-        own = [one.last_place.leader_epoch for one in group.versions[removal.offset_key] if one.place < removal.place]
-        return max(own, default=-1) == removal.place.leader_epoch
+        version = group.ended(removal)
+        return version is not None and version.last_place.leader_epoch == removal.place.leader_epoch
 
     def _ages_of_idle(self) -> dict[int, tuple[int, int]]:
         """Youngest and oldest of what groups without members lost, by time in units of :data:`ONE_ACT_MS`. Members
@@ -284,7 +361,7 @@ class Judge:
         beside = set().union(*(self._sweeps.get((partition, near), ()) for near in (at - 1, at, at + 1)))
         return bool(beside - {removal.offset_key.group_id})
 
-    def _rebalance_bug(self, group: GroupHistory, removal: Removal, least_ms: int | None = None) -> End | None:
+    def _rebalance_bug(self, group: _Past, removal: Removal, least_ms: int | None = None) -> End | None:
         """KAFKA-13636: a group that left Empty for a rebalance still had no subscribed topics, and its offsets
         expired by commit age, of ``least_ms`` or the retention."""
         rules, place = self._profile.expiry, removal.place
@@ -294,7 +371,7 @@ class Judge:
             return None
         age = place.timestamp_ms - removal.value.commit_timestamp_ms
         least = least_ms or self._configured or rules.default_offsets_retention_ms
-        following = next((one for one in group.changes if one.place.record_offset > place.record_offset), None)
+        following = group.after(place)
         if age < least or following is None or following.kind is not ChangeKind.GENERATION:
             return None
         why = (
@@ -303,11 +380,11 @@ class Judge:
         )
         return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, age, bug="KAFKA-13636")
 
-    def _sources_bug(self, group: GroupHistory, removal: Removal) -> End | None:
+    def _sources_bug(self, group: _Past, removal: Removal) -> End | None:
         """KAFKA-19661: a streams group that was loaded has no source topics up to the next heartbeat of a member."""
         place = removal.place
-        before = [change for change in group.changes if change.place.record_offset < place.record_offset]
-        is_streams = bool(before) and before[-1].group_type is GroupType.STREAMS
+        before = group.before(place)
+        is_streams = before is not None and before.group_type is GroupType.STREAMS
         if self._profile.expiry.knows_sources or not removal.subscribed or not is_streams:
             return None
         age = place.timestamp_ms - removal.value.commit_timestamp_ms
@@ -323,12 +400,11 @@ class Judge:
     def _by_expiry(self, removal: Removal, certainty: Certainty, why: str) -> End:
         return End(EndKind.EXPIRY, removal.place, certainty, why, retention_at_most_ms=removal.age_ms)
 
-    def _topic_deletion(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
+    def _topic_deletion(self, act: _Act, removal: Removal, *, with_group: bool) -> End | None:
         """All offsets of the topic went: for sure where no request could have removed them, or others lost it too."""
         key = removal.offset_key
         if Deleter.TOPIC_DELETION not in self._profile.deleters:
             return None
-        gone = {other.offset_key for other in act}
         now = removal.place.timestamp_ms
         if self._stays(key.topic, now):
             return None
@@ -343,17 +419,25 @@ class Judge:
             topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
             why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
-        if len({other.topic for other in gone}) == 1 and not removal.subscribed:
+        if len(act.topics) == 1 and not removal.subscribed:
             why = "all offsets of this topic went, and no others"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)
         return None
 
     def _stays(self, topic: str, now_ms: int) -> bool:
         """Whether offsets of the topic were there before ``now_ms``, and a second after."""
-        return any(
-            since_ms < now_ms and (gone_ms is None or gone_ms > now_ms + 1000)
-            for since_ms, gone_ms in self._lessons.topics.get(topic, ())
-        ) or any(committed_ms < now_ms for committed_ms in self._lessons.elsewhere.get(topic, {}).values())
+        found = self._standing.get(topic)
+        if found is None:
+            times = sorted(
+                (since_ms, _NEVER if gone_ms is None else gone_ms)
+                for since_ms, gone_ms in self._lessons.topics.get(topic, ())
+            )
+            gone = [*accumulate((gone_ms for _, gone_ms in times), max)]
+            elsewhere = min(self._lessons.elsewhere.get(topic, {}).values(), default=_NEVER)
+            found = self._standing[topic] = [since_ms for since_ms, _ in times], gone, elsewhere
+        since, gone, elsewhere = found
+        before = bisect_left(since, now_ms)
+        return elsewhere < now_ms or (before > 0 and gone[before - 1] > now_ms + 1000)
 
     def _may_stay(self, topic: str, now_ms: int) -> bool:
         """Whether a group of which only the end is known has offsets of the topic and lost none at ``now_ms``: it may
@@ -361,7 +445,7 @@ class Judge:
         lost = self._deletions.around(now_ms).groups
         return any(group_id not in lost for group_id in self._lessons.elsewhere.get(topic, {}))
 
-    def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
+    def _request(self, act: _Act, removal: Removal, *, with_group: bool) -> End | None:
         """An Admin request: DeleteGroups takes everything, OffsetDelete the offsets that it names."""
         deleters = self._profile.deleters
         silent = self._profile.expiry.generation_zero_is_silent and not removal.generation
@@ -374,11 +458,11 @@ class Judge:
                 why = "all offsets went; this coordinator writes no tombstone for a group of generation 0"
                 return End(EndKind.DELETE_GROUPS, removal.place, Certainty.LIKELY, why, others=others)
         if Deleter.OFFSET_DELETE in deleters and not removal.subscribed and not with_group:
-            why = f"offsets that went: {len(act)}; that stayed in the group: {removal.left}"
+            why = f"offsets that went: {len(act.removals)}; that stayed in the group: {removal.left}"
             return End(EndKind.OFFSET_DELETE, removal.place, Certainty.LIKELY, why)
         return None
 
-    def _group_end(self, group: GroupHistory, change: Change, following: Change | None) -> End:
+    def _group_end(self, group: _Past, change: Change, following: Change | None) -> End:
         place = change.place
         if (
             following is not None
@@ -386,14 +470,9 @@ class Judge:
             and following.group_type is not change.group_type
         ):
             return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
-        act = [
-            removal
-            for removal in group.removals
-            if removal.place.record_offset < place.record_offset
-            and abs(place.timestamp_ms - removal.place.timestamp_ms) <= 2 * ONE_ACT_MS
-        ]
-        if act and act[-1].end is not None:
-            return replace(act[-1].end, place=place)
+        removal = group.removal_before(place)
+        if removal is not None and removal.end is not None and _are_near(removal.place, place):
+            return replace(removal.end, place=place)
         if change.left:
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"it had {len(change.left)} members")
         swept = change.group_type is not GroupType.SHARE or self._profile.expiry.share_sweep is not ShareSweep.LEAVES
@@ -405,6 +484,15 @@ class Judge:
         why = "an Empty group without offsets goes with the next sweep"
         others = (EndKind.DELETE_GROUPS,) if Deleter.DELETE_GROUPS in self._profile.deleters else ()
         return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, others=others)
+
+
+def _record_offset(one: Change | Removal) -> int:
+    return one.place.record_offset
+
+
+def _are_near(one: Place, other: Place) -> bool:
+    """Whether records of a group are of one sweep or request."""
+    return abs(one.timestamp_ms - other.timestamp_ms) <= 2 * ONE_ACT_MS
 
 
 def _moment(removal: Removal) -> tuple[int, int]:

@@ -277,6 +277,8 @@ class GroupHistory:
     offsets_partition: int
     versions: dict[OffsetKey, list[Version]] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    is_streams: bool = False
+    """Some of the ``changes`` are of a streams group."""
     removals: list[Removal] = field(default_factory=list)
     dropped: int = 0
     """Commits of aborted transactions."""
@@ -308,6 +310,11 @@ class GroupHistory:
     def standing(self) -> dict[OffsetKey, Version]:
         """Values that stand at the end of the log; made anew each time."""
         return {key: versions[-1] for key, versions in self.versions.items() if versions and versions[-1].end is None}
+
+    def note(self, change: Change) -> None:
+        """Add a change behind the others."""
+        self.changes.append(change)
+        self.is_streams |= change.group_type is GroupType.STREAMS
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""

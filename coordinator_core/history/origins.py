@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from coordinator_core.groups.model import GroupType
 from coordinator_core.history.model import Certainty, GroupHistory, Member, Origin, OriginKind, Version
 
 REGULAR = 3
@@ -76,7 +75,7 @@ def insider(
         why = "the group had members, and no assignment in the log names the partition's owner"
         return Origin(OriginKind.MEMBER, Certainty.LIKELY, why, producer_id=producer_id)
     kind = next((kind for part, kind in _CLIENTS if part in member.client_id.lower() or part in member.client_id), None)
-    if kind is None and any(change.group_type is GroupType.STREAMS for change in group.changes):
+    if kind is None and group.is_streams:
         kind = OriginKind.STREAMS
     why = f"member of generation {generation} that owned the partition"
     if producer_id is not None:

@@ -446,7 +446,7 @@ class HistoryReader:
             change.had_offsets = self._removals.count(group_id)
             change.had_pending = self._pending_dropped.get(group_id) == place.timestamp_ms
             change.group_type = before.type
-            history.changes.append(change)
+            history.note(change)
             return
         now = self._members_of(group_id, group)
         if history.changes:
@@ -458,7 +458,7 @@ class HistoryReader:
         left = tuple(member for member in members if member.member_id not in stay)
         kind = ChangeKind.EPOCH if record.key_type in _EPOCH_TYPES else ChangeKind.GENERATION
         causes = self._epoch_causes.pop(group_id, [])
-        history.changes.append(
+        history.note(
             Change(
                 kind if now else ChangeKind.EMPTY,
                 place,

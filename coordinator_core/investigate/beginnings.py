@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Version
+from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Place, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.model import Event, Explanation
@@ -104,24 +106,33 @@ def _begun_after_start(group: GroupHistory) -> Iterator[_Begun]:
     rounds = [one for one in rounds_of(group) if one.place.record_offset >= group.cleaned_to]
     if any(member.partitions is None for change in rounds for member in change.members):
         return
+    had: dict[tuple[str, int], list[Change]] = {}
+    for change in rounds:
+        for owned in change.owned:
+            had.setdefault(owned, []).append(change)
+    empties = [one.place for one in rounds if one.kind is ChangeKind.EMPTY]
+
+    @cache
+    def usual(topic: str, since: Place, empty: Place) -> int | None:
+        """The largest step of what was committed of the topic between two records; ``None``: nothing was."""
+        steps = (
+            one.largest_step
+            for other, versions in group.versions.items()
+            for one in versions
+            if other.topic == topic and since < one.place < empty
+        )
+        return max(steps, default=None)
+
     for key, versions in group.versions.items():
         first = versions[0]
-        mine = (key.topic, key.partition)
-        had = [one for one in rounds if any(mine in (member.partitions or ()) for member in one.members)]
-        before = [one for one in had if one.place < first.place]
-        since = before[0].place if len(before) >= _STARTS else first.place
-        empty = next((one.place for one in rounds if one.kind is ChangeKind.EMPTY and since < one.place), None)
-        if empty is None:
+        before = [one for one in had.get((key.topic, key.partition), ()) if one.place < first.place]
+        if len(before) < _STARTS or first.first.committed_offset <= SMALL_STEP:
             continue
-        others = [
-            one
-            for other, some in group.versions.items()
-            for one in some
-            if other.topic == key.topic and since < one.place < empty
-        ]
-        usual = max((one.largest_step for one in others), default=0)
-        least = max(SMALL_STEP, BORING_STEPS * usual)
-        if others and empty < first.place and first.first.committed_offset > least:
+        at = bisect_right(empties, before[0].place)
+        if at == len(empties) or not empties[at] < first.place:
+            continue
+        largest = usual(key.topic, before[0].place, empties[at])
+        if largest is not None and first.first.committed_offset > BORING_STEPS * largest:
             yield _Begun(key, first, before[0])
 
 

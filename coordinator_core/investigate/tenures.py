@@ -73,9 +73,8 @@ def explain_tenures(group: GroupHistory) -> Iterator[Explanation]:
         owners = {owned: one for one in after.left for owned in one.partitions or ()}
         found = [
             waited
-            for key, versions in sorted(group.versions.items())
-            if (member := owners.get(key[1:])) is not None
-            and (waited := _waited(key, versions, member, before, after)) is not None
+            for key in sorted(OffsetKey(group.group_id, *owned) for owned in owners)
+            if (waited := _waited(key, group.versions.get(key, ()), owners[key[1:]], before, after)) is not None
         ]
         if found:
             yield _left_late(group, found, before, after)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coordinator_core.history import judge as judging
 from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import ChangeKind, Deletions, End, EndKind, GroupHistory
+from coordinator_core.history.lessons import Lessons, acts_of
+from coordinator_core.history.model import ChangeKind, Deletions, End, EndKind, GroupHistory, OriginKind
+from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.log.discovery import discover
@@ -163,6 +168,36 @@ def test_a_group_of_the_same_type_that_follows_is_no_migration(later_ms: int, tm
     log.wait(MINUTE).tombstones("g", ("orders", 0), with_group=True).wait(later_ms).generation("g", 1, member)
     found = ends(group_histories([log.write(tmp_path)], "3.9.2")["g"])
     assert [end.kind for end in found] == [DELETED, DELETED]
+
+
+class Walked(list[Any]):
+    """A list that counts how often somebody goes through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        Walked.walks += 1
+        return super().__iter__()
+
+
+def test_what_removals_have_in_common_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the work is the square of the tombstones of an act, or tombstones times rebalances."""
+    keys = [("orders", number) for number in range(100)]
+    log = Log().generation("g", 1, Client("m", partitions=tuple(keys))).commit("g", dict.fromkeys(keys, 5))
+    log.wait(MINUTE).generation("g", 2).wait(120 * MINUTE).tombstones("g", *keys, with_group=True)
+    (partition,) = discover([str(log.write(tmp_path))]).partitions
+    profile, deletions = profile_for_release("3.9.2"), Deletions()
+    history = read_history(partition, profile, groups=None, deletions=deletions, topic_names={}, damage=[])
+    group = history.groups["g"]
+    lessons = Lessons()
+    monkeypatch.setattr(judging, "acts_of", lambda removals: [Walked(act) for act in acts_of(removals)])
+    group.changes = Walked(group.changes)
+    lessons.topics["orders"] = Walked()
+    Judge(profile, deletions, lessons=lessons).judge([group])
+    assert {end.kind for end in ends(group)} == {DELETED}
+    settle_origins([group])
+    assert {version.origin.kind for _, version in group.all_versions() if version.origin} == {OriginKind.MEMBER}
+    assert Walked.walks < 20
 
 
 @pytest.mark.parametrize("acts", [1, 2])
