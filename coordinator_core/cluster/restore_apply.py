@@ -273,12 +273,17 @@ def begun_apply(directory: str | Path, digest: str) -> list[Event]:
 
     Raises ``UsageError`` where ``directory`` has the apply of another plan.
     """
-    path = storage.join(str(directory), JOURNAL)
-    # Without a whole line it was cut off before anything was done.
-    events = read_journal(path, FIRST_EVENT, RESTORED) if storage.exists(path) and b"\n" in journal_bytes(path) else []
+    events = journal_of(directory)
     if events and events[0]["plan_digest"] != digest:
         raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
     return events
+
+
+def journal_of(directory: str | Path) -> list[Event]:
+    """The journal of an apply in ``directory``; empty where none has begun."""
+    path = storage.join(str(directory), JOURNAL)
+    # Without a whole line it was refused, or cut off, before anything was done.
+    return read_journal(path, FIRST_EVENT, RESTORED) if storage.exists(path) and b"\n" in journal_bytes(path) else []
 
 
 def written_groups(events: Sequence[Event]) -> set[str]:

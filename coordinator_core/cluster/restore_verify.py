@@ -12,10 +12,9 @@ from tempfile import TemporaryDirectory
 from coordinator_core import storage
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
-from coordinator_core.cluster.restore_apply import CAPTURE, PLAN
+from coordinator_core.cluster.restore_apply import CAPTURE, PLAN, journal_of
 from coordinator_core.cluster.restore_target import live_groups, live_target, only
-from coordinator_core.drill.events import RESTORED
-from coordinator_core.drill.journal import JOURNAL, Event, of_kind, read_journal
+from coordinator_core.drill.journal import JOURNAL, Event, of_kind
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
@@ -24,7 +23,7 @@ from coordinator_core.log.types import NO_PRODUCER_ID, OFFSETS_TOPIC, PartitionL
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import interpret
-from coordinator_core.restore.inverse import FIRST_EVENT, begun, inverse
+from coordinator_core.restore.inverse import begun, inverse
 from coordinator_core.restore.model import ROLLBACK, Plan, read_plan
 from coordinator_core.restore.proof import Added, Proof, prove
 from coordinator_core.runs.local import replay_snapshot
@@ -32,7 +31,9 @@ from coordinator_core.runs.local import replay_snapshot
 
 def read_apply(directory: str) -> tuple[Plan, list[Event]]:
     """Plan and journal of an apply; ``UsageError`` where there is none."""
-    events = read_journal(storage.join(directory, JOURNAL), FIRST_EVENT, RESTORED)
+    events = journal_of(directory)
+    if not events:
+        raise UsageError(f"{directory}: nothing was applied: there is no apply in its {JOURNAL}")
     plan, digest = read_plan(storage.join(directory, PLAN))
     if digest != events[0]["plan_digest"]:
         raise UsageError(f"{directory}: {PLAN} is not the plan that was applied")

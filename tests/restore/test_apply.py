@@ -79,6 +79,17 @@ def test_the_plan_of_one_that_has_begun_stays(tmp_path: Path) -> None:
     assert read_plan(directory / PLAN)[1] == digest
 
 
+def test_in_the_directory_of_a_refused_apply_nothing_was_applied(tmp_path: Path) -> None:
+    client = cluster("g")
+    path, directory = restored(client, tmp_path / "plan.json", {"g": 5}), tmp_path / "applied"
+    client.groups["g"] = {KEY: (2, -1, "")}
+    with pytest.raises(UsageError, match="the plan is stale"):
+        errors(client, path, directory)
+    for wanted in (directory, tmp_path / "no-such-directory"):
+        with pytest.raises(UsageError, match="nothing was applied"):
+            read_apply(str(wanted))
+
+
 def test_one_that_finds_another_at_work_may_try_again(tmp_path: Path) -> None:
     path = planned(tmp_path / "plan.json", 1)
     with open_journal(tmp_path / JOURNAL), pytest.raises(JournalBusyError, match="another apply is writing") as busy:
