@@ -10,12 +10,16 @@ from coordinator_core.cli.audit_export import warn_about_other_options
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.reports.evidence import Statement, read_statement
 from coordinator_core.reports.evidence_check import CheckedEvidence, check_evidence
 from coordinator_core.untrusted import visible
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+
+_PAST = {OnDamage.SALVAGE: "with --salvage", OnDamage.RECOVER: "with --partial"}
 
 
 @click.command("verify")
@@ -72,6 +76,8 @@ def _said(found: CheckedEvidence) -> str:
     read = sum(one.end_offset - one.first_offset for one in evidence.partitions)
     said = f"{evidence.rows:,} rows of {read:,} record offsets"
     said += f", of which {missing:,} have no record any more" if missing else ""
+    if evidence.damage:
+        said += f"; {len(evidence.damage):,} places were damaged, and read {_PAST[evidence.on_damage]}"
     return said if evidence.groups is None else f"{said}; only of {', '.join(map(repr, evidence.groups))}"
 
 

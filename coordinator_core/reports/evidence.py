@@ -55,14 +55,24 @@ class SegmentEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Removed:
+    """Record offsets from ``first`` to before ``end``, of which there is no record any more."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionEvidence:
     """An offsets partition from ``first_offset`` to before ``end_offset``; of ``missing_offsets`` in between there is
-    no record any more. The others are those of :class:`~coordinator_core.log.types.PartitionLog`."""
+    no record any more, ``removed`` has their longest ranges, in log order. The others are those of
+    :class:`~coordinator_core.log.types.PartitionLog`."""
 
     offsets_partition: int
     first_offset: int
     end_offset: int
     missing_offsets: int
+    removed: tuple[Removed, ...]
     log_start_offset: int | None
     clean_shutdown: bool
     broker_id: int | None
@@ -73,8 +83,8 @@ class PartitionEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Record offsets between two statements that neither has read; ``to_offset`` is ``None`` where the partition is
-    not there any more."""
+    """Record offsets behind those of the statement before that this one has not read either: from ``from_offset`` to
+    before ``to_offset``, which is ``None`` where the partition is not there any more."""
 
     offsets_partition: int
     from_offset: int
@@ -288,18 +298,29 @@ def _partition(log: PartitionLog, read: PartitionHistory, digests: Mapping[Segme
         **fields_of(log, "offsets_partition", *BESIDE_SEGMENTS),
         **fields_of(read, "first_offset", "end_offset"),
         missing_offsets=read.missing,
+        removed=removed_of(read),
         segments=tuple(SegmentEvidence(one.base_offset, one.size, digests[one]) for one in log.segments),
     )
+
+
+def removed_of(read: PartitionHistory) -> tuple[Removed, ...]:
+    """The longest ranges of record offsets without a record, in log order."""
+    return tuple(Removed(*hole) for hole in sorted(read.holes))
 
 
 def gaps_since(previous: Statement, partitions: Iterable[PartitionEvidence]) -> Iterator[Gap]:
     """Record offsets that neither the statement before nor these partitions have."""
     now = {one.offsets_partition: one for one in partitions}
     for before in previous.evidence.partitions:
-        after = now.get(before.offsets_partition)
-        if after is None or after.first_offset > before.end_offset:
-            to_offset = None if after is None else after.first_offset
-            yield Gap(before.offsets_partition, before.end_offset, to_offset)
+        number, end = before.offsets_partition, before.end_offset
+        after = now.get(number)
+        if after is None:
+            yield Gap(number, end, None)
+            continue
+        if after.first_offset > end:
+            yield Gap(number, end, after.first_offset)
+        # The cleaner was there after the statement before had been made.
+        yield from (Gap(number, max(one.first, end), one.end) for one in after.removed if one.end > end)
 
 
 def _since(previous: Statement, snapshot: Snapshot, partitions: tuple[PartitionEvidence, ...]) -> Previous:

@@ -24,6 +24,8 @@ from coordinator_core.reports.evidence import (
     gaps_since,
     has_content,
     history_lines,
+    name_of,
+    removed_of,
     require_cluster,
     segment_name,
 )
@@ -159,7 +161,8 @@ def _rows(statement: Statement, log: Snapshot) -> Iterator[Damage]:
     if not storage.exists(path):
         return
     read: list[PartitionHistory] = []
-    derived = chain.from_iterable(history_lines(log, evidence.asked(), [], read))
+    damage: list[Damage] = []
+    derived = chain.from_iterable(history_lines(log, evidence.asked(), damage, read))
     position = 0
     for line, wanted in zip_longest(_lines(path), derived):
         if line != wanted:
@@ -169,12 +172,21 @@ def _rows(statement: Statement, log: Snapshot) -> Iterator[Damage]:
             yield Damage(path, position, _record_offset(line), "not_in_the_log", detail)
             return
         position += len(line)
+    path = storage.join(statement.directory, STATEMENT)
     for one, found in zip(evidence.partitions, read, strict=True):
         said = one.first_offset, one.end_offset, one.missing_offsets
         if said != (wanted := (found.first_offset, found.end_offset, found.missing)):
             what = f"offsets partition {one.offsets_partition}: first offset, end offset and missing offsets"
             detail = f"{what} are {wanted} in the log, {said} in the statement"
-            yield Damage(storage.join(statement.directory, STATEMENT), 0, one.first_offset, "not_in_the_log", detail)
+            yield Damage(path, 0, one.first_offset, "not_in_the_log", detail)
+        elif one.removed != removed_of(found):
+            detail = f"offsets partition {one.offsets_partition}: the log has other ranges without a record"
+            yield Damage(path, 0, one.first_offset, "not_in_the_log", detail)
+    names = {segment.path: name_of(segment) for segment in log.segments}
+    told = {(place.path, place.byte_position, place.kind) for place in evidence.damage}
+    for place in damage:
+        if (names.get(place.path, place.path), place.byte_position, place.kind) not in told:
+            yield Damage(path, 0, place.record_offset, "not_in_the_log", f"it does not tell this damage: {place}")
 
 
 def _shown(line: bytes | None) -> str:

@@ -200,6 +200,25 @@ def test_a_chain_names_what_it_lost(tmp_path: Path, capfd: pytest.CaptureFixture
     assert damage(capfd, *(tmp_path / name for name in "23")) == [(STATEMENT, "broken_chain")]
 
 
+def test_records_that_were_cleaned_between_two_statements_are_a_gap(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "e1", tmp_path / "e2"
+    made = Log().commit("billing", {KEY: 1}).roll()
+    export(made.write(tmp_path / "before"), first)
+    end = statement(first)["predicate"]["partitions"][0]["end_offset"]
+    later = made.skip(2000).roll().commit("billing", {KEY: 9}).write(tmp_path / "after")
+    found = export(later, second, "--previous", str(first))["predicate"]
+    assert found["previous"]["gaps"] == [{"offsets_partition": 0, "from_offset": end, "to_offset": end + 2000}]
+    assert (
+        f"no evidence of offsets partition 0, from record offset {end} on, up to {end + 2000}" in capfd.readouterr().err
+    )
+    verified(capfd, first, second, "--log", later)
+    found["partitions"][0]["removed"] = found["previous"]["gaps"] = []
+    (second / STATEMENT).write_bytes(canonical(statement(second) | {"predicate": found}) + b"\n")
+    assert damage(capfd, first, second, "--log", later) == [(STATEMENT, "not_in_the_log")]
+
+
 def test_a_partition_that_is_gone_is_a_gap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     copy = shutil.copytree(CORPUS / "k431-txn/log", tmp_path / "log")
     before = export(copy, tmp_path / "1")["predicate"]["partitions"][0]
@@ -258,6 +277,12 @@ def test_a_damaged_log_is_evidence_only_when_that_is_asked_for(
         (name, "not_read"),
     ]
     verified(capfd, tmp_path / "1", "--log", tmp_path / "log")
+    assert run(["audit", "verify", str(tmp_path / "1"), "--log", str(tmp_path / "log")]) == 0
+    assert "; 2 places were damaged, and read with --partial" in capfd.readouterr().out
+    (tmp_path / "1" / STATEMENT).write_bytes(
+        canonical(made | {"predicate": made["predicate"] | {"damage": []}}) + b"\n"
+    )
+    assert damage(capfd, tmp_path / "1", "--log", tmp_path / "log") == [(STATEMENT, "not_in_the_log")] * 2
 
 
 def test_what_is_refused(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
