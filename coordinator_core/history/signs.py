@@ -396,8 +396,8 @@ def disagree(subscriptions: Collection[frozenset[str]]) -> bool:
 
 
 class Seen(NamedTuple):
-    """A group as a family sees it: when its first and its last record were written, its bytes, whether its members
-    came only once, and whether they are there."""
+    """A group as a family sees it: when its life began and ended (removals are none of it), its bytes, whether its
+    members came only once, and whether they are there."""
 
     group_id: str
     first_ms: int

@@ -544,9 +544,16 @@ def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
 
 def _seen(group: GroupHistory) -> Seen:
     once = sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1
-    times = _first_place(group).timestamp_ms, _last_place(group).timestamp_ms
+    times = _first_place(group).timestamp_ms, _end_of_life(group).timestamp_ms
     has_members = bool(group.changes) and bool(group.changes[-1].members)
     return Seen(group.group_id, *times, group.size_bytes, once, has_members)
+
+
+def _end_of_life(group: GroupHistory) -> Place:
+    """The last record that is no removal: the retention removes a group long after its life."""
+    places = [one.last_place for _, one in group.all_versions()]
+    places += [one.place for one in group.changes if one.kind is not ChangeKind.DELETED]
+    return max(places, key=attrgetter("record_offset"), default=_first_place(group))
 
 
 def _first_place(group: GroupHistory) -> Place:

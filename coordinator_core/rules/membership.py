@@ -238,9 +238,13 @@ def _one_shot_groups(facts: Facts, _: Limits) -> pa.Table:
     )
     with_members = pa.array(facts.groups.numbers("member_count") > 0)
     have_members = set(facts.groups.array("group_id").filter(with_members).to_pylist())
+    of_group = np.isin(stats.numbers("key_type"), list(_GROUP_TYPES))
+    told = set(stats.array("group_id").filter(pa.array(of_group)).to_pylist())
     groups: dict[str, Seen] = {}
     partitions: dict[str, int] = {}
-    for partition, name, key_type, records, tombstones, size, first, last in zip(*names, *numbers, strict=True):
+    for partition, name, key_type, records, tombstones, size, first, newest in zip(*names, *numbers, strict=True):
+        # Offsets may be deleted long after the life of a group that has records of its own.
+        last = first if tombstones and key_type not in _GROUP_TYPES and name in told else newest
         seen = groups.get(name, Seen(name, first, last, 0, True, name in have_members))
         # A group that lives once has a record as its members join, and one as they leave.
         once = key_type not in _GROUP_TYPES or records - tombstones <= _RECORDS_OF_ONE_LIFE

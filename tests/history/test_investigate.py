@@ -272,6 +272,21 @@ def test_where_a_group_would_be_is_told_from_where_the_others_are(
     assert f"of {count} offsets partitions, {said}, its records are in {left_out}" in capfd.readouterr().err
 
 
+def test_groups_of_one_life_are_that_also_behind_their_removal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"web-{number}" for number in range(100, 160)]
+    log = Log()
+    for name in names:
+        log.generation(name, 1, Client("m", partitions=(KEY,))).commit(name, {KEY: 1}).generation(name, 2)
+    log.wait(8 * 24 * HOUR)
+    for name in names:
+        log.tombstones(name, KEY, with_group=True)
+    path, now = str(log.write(tmp_path)), ["--now-ms", str(T0 + 9 * 24 * HOUR)]
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *now, "--format", "json"))
+    assert "one-shot-groups" in [one["code"] for one in document["explanations"]]
+
+
 def test_one_group_does_not_tell_how_many_partitions_there_are(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,11 @@ TWINS = {
 
 MORE_FAULTS = {
     "R13: nothing is handed over so long": _handed_over_for(600_001, topics=TWO),
+    "R27: their offsets were deleted long after they lived": one(
+        *(at(0, classic(name), commit(name), empty_group(name)) for name in STORES),
+        *(at(2 * DAY, offset_tombstone(name)) for name in STORES),
+        now_ms=NOW_MS + 3 * DAY_MS,
+    ),
     "R39: nothing is handed over so long": _handed_over_for(600_001),
     # Partition 5 is none of the topic's, so it is no owner of one of them.
     "R13": one(classic("g", member(owns=assignment(t=[1, 5]))), commit(partition=1), topics=TWO),
