@@ -281,6 +281,8 @@ def _with_epoch(
         why = "it is not known whether it is of this topic"
     elif elsewhere or place.topic_id != topic.topic_id:
         why = "it is of another topic"
+    elif place.leader_epoch < NO_EPOCH:
+        why = "no broker has such an epoch"
     elif log.leader_epoch == NO_EPOCH:
         why = "the current leader epoch is not known"
     elif place.leader_epoch > log.leader_epoch:

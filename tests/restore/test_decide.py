@@ -65,6 +65,7 @@ def decided(
         (Position(160, 5, "", HERE), None, 5, "nothing is committed"),
         (Position(160, 4, "", HERE), HELD, 4, "another offset is committed"),
         (Position(160, 6, "", HERE), HELD, -1, "leader epoch 6 is dropped: it is above the current one, 5"),
+        (Position(160, -7, "", HERE), HELD, -1, "leader epoch -7 is dropped: no broker has such an epoch"),
         (Position(160, 5), HELD, -1, "leader epoch 5 is dropped: it is not known whether it is of this topic"),
         (Position(160, -1), HELD, -1, "another offset is committed"),
         (Position(150, 5, "held"), HELD, 5, "it is so already"),
