@@ -26,7 +26,7 @@ _ERRORS_SHOWN = 20
 @click.command("apply")
 @click.argument("plan_path", metavar="PLAN")
 @client_options
-@click.option("--execute", is_flag=True, help="Write; without it everything is checked and nothing written.")
+@click.option("--execute", is_flag=True, help="Write; without it all but ACLs is checked and nothing written.")
 @click.option(
     "--output",
     metavar="DIR",

@@ -22,7 +22,15 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from coordinator_core import storage
 from coordinator_core.cluster import share_offsets
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker, check_answered
+from coordinator_core.cluster.client import (
+    GROUP_AUTHORIZATION_FAILED,
+    RETRIABLE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Client,
+    by_broker,
+    check_answered,
+)
 from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
@@ -416,12 +424,13 @@ class _Writer:
             return self._ended(group.group_id, 0, errors)
         self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
         if group.is_deleted:
-            errors = self._delete_group(broker, group.group_id)
+            errors = _with_acl("Delete", group.group_id, self._delete_group(broker, group.group_id))
         else:
             is_share = group.type == GroupType.SHARE
             commit, delete = (self._alter, self._delete_topics) if is_share else (self._commit, self._delete)
-            errors = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
-            errors += delete(broker, group.group_id, [row for row, _ in left if row.after is None])
+            committed = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
+            deleted = delete(broker, group.group_id, [row for row, _ in left if row.after is None])
+            errors = _with_acl("Read", group.group_id, committed) + _with_acl("Delete", group.group_id, deleted)
         failed = {(topic, partition) for topic, partition, _ in errors}
         written = 0 if (None, None) in failed else sum((row.topic, row.partition) not in failed for row, _ in left)
         return self._ended(group.group_id, written, errors)
@@ -587,6 +596,17 @@ def _passed(code: int) -> str:
     if code in _AGAIN:
         raise _TryAgainError(code)
     return error_text(code)
+
+
+def _with_acl(operation: str, group_id: str, errors: Iterable[_Error]) -> list[_Error]:
+    """Errors of a request that needs ``operation`` on the group, and Read on topics, with the ACL that is missing."""
+    groups, topics = error_text(GROUP_AUTHORIZATION_FAILED), error_text(TOPIC_AUTHORIZATION_FAILED)
+
+    def said(topic: str | None, error: str) -> str:
+        acl = {groups: f"{operation} on Group:{group_id}", topics: f"Read on Topic:{topic}"}.get(error)
+        return error if acl is None else f"{error}: it needs the ACL {acl}"
+
+    return [(topic, partition, said(topic, error)) for topic, partition, error in errors]
 
 
 def _failed(topics: Iterable[Any]) -> list[_Error]:

@@ -350,6 +350,31 @@ def test_a_group_that_is_in_use_keeps_no_other_from_going_back(tmp_path: Path) -
         rollback_plan(client, str(directory), ["a", "d"])
 
 
+@pytest.mark.usefixtures("uncaptured")
+def test_errors_name_the_acl_that_is_missing(tmp_path: Path) -> None:
+    client = cluster("g")
+    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5, "made": 5}), tmp_path / "applied"
+
+    def refused(code: int, group_id: str) -> Callable[[Any], Any]:
+        def answer(request: Any) -> Any:
+            one = SimpleNamespace(name="orders", partitions=[SimpleNamespace(partition_index=0, error_code=code)])
+            return SimpleNamespace(error_code=0, topics=[one]) if request.group_id == group_id else None
+
+        return answer
+
+    client.answer = answering({"OffsetCommit": refused(29, "g")})
+    topic = "TOPIC_AUTHORIZATION_FAILED: it needs the ACL Read on Topic:orders"
+    assert errors(client, plan, directory) == {"g": [topic]}
+    client.answer = answering({"OffsetCommit": refused(30, "g")})
+    assert errors(client, plan, directory) == {"g": ["GROUP_AUTHORIZATION_FAILED: it needs the ACL Read on Group:g"]}
+    client.answer = answering({})
+    assert errors(client, plan, directory) == {}
+    back = rolled_back(client, directory, tmp_path / "back.json")
+    client.answer = answering({"OffsetDelete": lambda _: SimpleNamespace(error_code=30, topics=[])})
+    group = "GROUP_AUTHORIZATION_FAILED: it needs the ACL Delete on Group:made"
+    assert errors(client, back, tmp_path / "back") == {"made": [group]}
+
+
 def only_of(topic: str, answer: Any) -> Any:
     for group in answer.groups:
         group.topics = [one for one in group.topics if one.name == topic]
