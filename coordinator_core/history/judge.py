@@ -317,6 +317,7 @@ class Judge:
         return (
             not with_group
             and not removal.left
+            and not removal.had_pending
             and bool(removal.generation)
             and before is not None
             and before.kind is ChangeKind.EMPTY

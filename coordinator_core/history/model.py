@@ -156,7 +156,8 @@ class Removal:
 
     ``condition`` is what the group said of its offsets then; ``subscribed`` whether its members subscribed to the
     topic. ``survivor_age_ms`` is the age of the oldest offset of the group that stayed although it could expire,
-    too; ``left`` counts the group's offsets that stayed. ``near_end``: the log ends within a minute, perhaps in the
+    too; ``left`` counts the group's offsets that stayed. ``had_pending``: open transactions had commits of the group,
+    which keep it. ``near_end``: the log ends within a minute, perhaps in the
     middle of what removed it.
     """
 
@@ -173,6 +174,7 @@ class Removal:
     expired_ms_ago: int | None = None
     survivor_age_ms: int | None = None
     left: int = 0
+    had_pending: bool = False
     near_end: bool = False
     end: End | None = None
 

@@ -57,7 +57,7 @@ class Removals:
             removed = self._removed.get(group_id)
             if removed is not None and removed[-1].place.timestamp_ms == last_ms:
                 del self._removed[group_id]
-                self._settle(removed, pending(group_id) if self._pending_protects else ())
+                self._settle(removed, pending(group_id))
 
     def _settle(self, removed: list[Removal], pending: Collection[OffsetKey]) -> None:
         """``removed`` are all removals of one group since the last call for it."""
@@ -70,13 +70,14 @@ class Removals:
         ages = [
             _ages(first.condition, key, value, first.place.timestamp_ms)[0]
             for key, value in held.items()
-            if key not in pending
+            if not (self._pending_protects and key in pending)
         ]
         survivor_age = max((age for age in ages if age is not None), default=None)
         for removal in removed:
             now = removal.place.timestamp_ms
             removal.age_ms, removal.expired_ms_ago = _ages(removal.condition, removal.offset_key, removal.value, now)
             removal.left, removal.survivor_age_ms = len(held), survivor_age
+            removal.had_pending = bool(pending)
 
 
 def _ages(condition: Condition, key: OffsetKey, value: CommittedOffset, now_ms: int) -> tuple[int | None, int | None]:

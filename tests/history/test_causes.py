@@ -281,6 +281,22 @@ def test_a_log_that_ends_within_a_sweep_has_not_decided(tmp_path: Path) -> None:
     assert EXPIRED not in {end.kind for group in groups for end in ends(group)}
 
 
+@pytest.mark.parametrize("release", ["2.8.2", "3.9.2", "4.1.1"])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_group_with_an_open_transaction_stays_when_its_offsets_expire(
+    is_open: bool, release: str, tmp_path: Path
+) -> None:
+    """A sweep that takes the last offset of an Empty classic group deletes the group, else."""
+    log = Log().generation("g", 1, Client("m-1")).commit("g", {("orders", 0): 5})
+    log.commit("g", {("other", 0): 5}, producer_id=7)
+    if not is_open:
+        log.marker(ControlType.ABORT, 7)
+    log.wait(MINUTE).generation("g", 2).wait(7 * DAY + 4 * MINUTE).tombstones("g", ("orders", 0))
+    path = log.wait(DAY).commit("x", {("orders", 1): 1}).write(tmp_path)
+    (end,) = ends(group_histories([path], release)["g"])
+    assert (EXPIRED in (end.kind, *end.others)) is is_open
+
+
 @pytest.mark.parametrize("what", ["has members", "commits", "has an expire timestamp", "may be in a transaction"])
 def test_what_no_sweep_would_take_says_nothing_of_what_went(what: str, tmp_path: Path) -> None:
     log = Log()
