@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from coordinator_core.errors import not_written
 from coordinator_core.jsontext import parse_json
 
 _TRIES = 10
+_TIME = re.compile(r"\d{8}T\d{6,12}Z", re.ASCII)
+_NUMBER = re.compile(r"(\d{1,18})", re.ASCII)
 
 
 def create_directory(path: str) -> list[Path]:
@@ -85,14 +88,19 @@ def _json_text(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def recency(named: Mapping[str, Any]) -> tuple[int, bool, str]:
+def recency(named: Mapping[str, Any]) -> tuple[int, bool, str, list[int | str]]:
     """Order of runs, or compacted logs, of one cluster by time, the newest last: by what their manifests, or
     ``latest.json``, say.
 
-    Of attempts for one ``now_ms`` a complete one is newer than one that went on past damage; ids of attempts go up.
+    Of attempts for one ``now_ms`` a complete one is newer than one that went on past damage; ids of attempts go up, by
+    the time that Regroup's own begin with, and numbers in them as numbers.
     """
     is_whole = named["complete"] if "complete" in named else not named.get("partial")
-    return int(named["now_ms"]), bool(is_whole), str(named.get("run_id") or named["path"].rpartition("/")[2])
+    run_id = str(named.get("run_id") or named["path"].rpartition("/")[2])
+    time = match[0] if (match := _TIME.match(run_id)) else ""
+    parts = _NUMBER.split(run_id[len(time) :])
+    # Every second part is a number.
+    return int(named["now_ms"]), bool(is_whole), time, [int(one) if at % 2 else one for at, one in enumerate(parts)]
 
 
 def let_latest(path: str, named: Mapping[str, Any]) -> bool:

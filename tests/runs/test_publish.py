@@ -16,6 +16,7 @@ import pytest
 
 from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.files import recency
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
@@ -261,6 +262,13 @@ def test_a_backfill_does_not_hide_the_newest_run(tmp_path: Path) -> None:
     assert promote(again, publish(again, now_ms=10))
     latest = json.loads((tmp_path / "prod/latest.json").read_text())
     assert latest["path"] == "w/newer"
+
+
+def test_ids_of_attempts_go_up() -> None:
+    ids = ["a", "try-9", "try-10", "try-10b", "20261126T235959Z-ffffff", "20261127T061000123456Z-0a1b2c3d-9"]
+    ids += ["20261127T061000123456Z-0a1b2c3d-10", "20261127T061001Z-000000", "20261127T235959Z-000000"]
+    given = [{"now_ms": 1, "complete": True, "run_id": one} for one in ids]
+    assert sorted(given[::-1], key=recency) == given
 
 
 def test_of_attempts_for_one_time_the_complete_one_and_the_last_one_is_latest(tmp_path: Path) -> None:
