@@ -57,9 +57,13 @@ def _instead(path: str) -> str | None:
         return None
     if is_run(directory):
         return f"is a run: name the log that it was made of, {', '.join(open_run(directory).manifest['sources'])}"
+    below = directories_of(directory)
     newest: str | None = None
-    for output, cluster in (storage.split(directory), *map(storage.split, directories_of(directory))):
+    for cluster in (directory, *below):
         with suppress(RunError):
-            newest = newest or resolve_latest(output, cluster).path
-    newest = newest or next((one for one in reversed(directories_of(directory)) if is_run(one)), None)
+            newest = newest or resolve_latest(*storage.split(cluster)).path
+    # The file that names the newest run may be broken, or name a run that is gone.
+    clusters = (one for one in (directory, *below) if storage.exists(storage.join(one, LATEST)))
+    windows = (directory, *(window for cluster in clusters for window in reversed(directories_of(cluster))))
+    newest = newest or next((run for one in windows for run in reversed(directories_of(one)) if is_run(run)), None)
     return None if newest is None else f"is no run, but there are runs below: name one, such as {newest}"

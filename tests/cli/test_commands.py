@@ -334,6 +334,17 @@ class TestPathsThatLeadToRuns:
         said = f"{place / above} is no run, but there are runs below: name one, such as {place / 'out/c/w/r1'}"
         assert (code, err) == (2, f"regroup: error: {said}\n")
 
+    @pytest.mark.parametrize("above", ["out", "out/c", "out/c/w", "out/c/latest.json"])
+    @pytest.mark.parametrize("latest", ["{", '{"path": "w/gone", "run_id": "gone", "now_ms": 1}'])
+    def test_a_path_above_a_run_that_nothing_names(
+        self, latest: str, above: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(place / "out", tmp_path / "out")
+        (tmp_path / "out/c/latest.json").write_text(latest)
+        code, _, err = outcome(["list", str(tmp_path / above)], capfd)
+        assert code == 2
+        assert err.endswith(f"there are runs below: name one, such as {tmp_path / 'out/c/w/r1'}\n")
+
     def test_a_run_whose_log_is_gone(self, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         shutil.copytree(place / "out", tmp_path / "out")
         given = tmp_path / "out/c/w/r1"
