@@ -479,7 +479,8 @@ class _Writer:
         # Answers leave out topics that may not be described.
         unseen = self._share_topics.get(group.group_id, set()) - gone
         errors: list[_Error] = [
-            (None, None, f"{topic} would be deleted with it, and is not planned") for topic in sorted(unseen)
+            (None, None, f"it would be deleted with its start offsets of topic {topic}, which the plan does not show")
+            for topic in sorted(unseen)
         ]
         for one in starts:
             if one.error_code and (one.topic, one.partition) in asked:

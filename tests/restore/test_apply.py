@@ -275,7 +275,16 @@ def test_a_group_is_not_deleted_with_what_others_have_committed(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("topics, said", [(["orders"], {}), (["orders", "secret"], {"s": ["secret would be"]})])
+@pytest.mark.parametrize(
+    "topics, said",
+    [
+        (["orders"], {}),
+        (
+            ["orders", "secret"],
+            {"s": ["it would be deleted with its start offsets of topic secret, which the plan does not show"]},
+        ),
+    ],
+)
 def test_a_share_group_is_deleted_if_the_log_has_no_more_than_answers_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: list[str], said: dict[str, list[str]]
 ) -> None:
@@ -292,8 +301,7 @@ def test_a_share_group_is_deleted_if_the_log_has_no_more_than_answers_show(
     to = Target("t", "cluster", {"s": now}, None, 1)
     path = tmp_path / "plan.json"
     write_plan(str(path), Plan("rollback", "cluster", "t", "s", {}, 1, (group_plan(now, to, [row], delete=True),)))
-    found = errors(client, path, tmp_path / "back")
-    assert {group_id: [one[:15] for one in some] for group_id, some in found.items()} == said
+    assert errors(client, path, tmp_path / "back") == said
     assert ("s" in client.groups) == bool(said)
 
 
