@@ -62,6 +62,8 @@ def stats_command(
     The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
     are read again, as far as it has read them.
     """
+    if options.on_damage is OnDamage.SALVAGE:
+        raise UsageError("--salvage does not go with stats; --partial reads a log as a starting broker leaves it")
     source = load_source(paths, options)
     snapshot, options = open_log(paths, options)
     states = {state.offsets_partition: state for state in source.states}

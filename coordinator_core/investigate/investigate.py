@@ -75,11 +75,13 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Investigation:
-    """Explanations, worst first and newest first among equals; ``histories`` of what was asked for."""
+    """Explanations, worst first and newest first among equals; ``histories`` of what was asked for; ``partial``: of
+    what could be read of a damaged log."""
 
     histories: Sequence[PartitionHistory]
     explanations: Sequence[Explanation]
     retention: Retention | None
+    partial: bool = False
 
     @property
     def groups(self) -> Iterator[GroupHistory]:
@@ -147,7 +149,7 @@ def investigate(
     if since_ms is not None:
         explanations = [one for one in explanations if not one.ended_before(since_ms)]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
-    return Investigation(histories, explanations, _retention(found))
+    return Investigation(histories, explanations, _retention(found), bool(damage))
 
 
 def size_of(snapshot: Snapshot) -> int:
@@ -182,7 +184,7 @@ def _at_once(
     for log in snapshot.partitions if spans else ():
         read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
     lessons = Lessons(is_partial=groups is not None)
-    judge = Judge(case.profile, deletions, retention_ms=case.retention_ms, lessons=lessons)
+    judge = case.judge(deletions, lessons)
     judge.judge(found)
     if groups is not None and _names_topics(found):
         homes = {group.offsets_partition for group in found}
@@ -224,7 +226,7 @@ def _in_portions(
             part = of_portion.groups.values()
             explanations += _explained([group for group in part if not _has_ends(group)], case)
             history.groups |= {group.group_id: outline(group) for group in part}
-    judge = Judge(case.profile, deletions, retention_ms=case.retention_ms)
+    judge = case.judge(deletions, Lessons())
     judge.learn(group for history in histories for group in history.groups.values())
     for log, history in zip(snapshot.partitions, histories, strict=True):
         records_of = {group.group_id: group.records for group in history.groups.values() if _has_ends(group)}

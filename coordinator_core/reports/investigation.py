@@ -164,9 +164,10 @@ def caveats(found: Investigation) -> Iterator[str]:
         if partition.missing:
             longest = partition.holes[0] if partition.holes else None
             at = "" if longest is None else f", the longest range {longest.first} to {longest.end - 1}"
+            how = "were removed by the cleaner" + (", or are in a damaged batch" if found.partial else "")
             yield (
                 f"Not known: {count(partition.missing, 'record')} of offsets partition "
-                f"{partition.offsets_partition} were removed by the cleaner{at}; what they said cannot be told."
+                f"{partition.offsets_partition} {how}{at}; what they said cannot be told."
             )
 
 

@@ -123,4 +123,6 @@ def test_what_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     data = bytearray(b"".join(History().commit(1).commit(2).batches))
     data[-1] ^= 1
     damaged = str(write_segment(tmp_path, bytes(data)))
-    assert outcome(["stats", damaged, "--kafka-version", "4.3.1", "--salvage"], capfd)[0] == 3
+    assert outcome(["stats", damaged, "--kafka-version", "4.3.1"], capfd)[0] == 3
+    code, _, error = outcome(["stats", damaged, "--kafka-version", "4.3.1", "--salvage"], capfd)
+    assert (code, "--salvage does not go with stats; --partial" in error) == (2, True)

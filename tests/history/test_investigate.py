@@ -287,6 +287,16 @@ def test_groups_of_one_life_are_that_also_behind_their_removal(
     assert "one-shot-groups" in [one["code"] for one in document["explanations"]]
 
 
+def test_what_is_damaged_the_cleaner_need_not_have_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = Log().commit("g", {KEY: 1}).commit("g", {KEY: 2}).commit("g", {KEY: 3}).write(tmp_path)
+    (segment,) = path.rglob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    text = out(capfd, str(path), "--kafka-version", "3.9.2", *NOW, "--salvage")
+    assert "removed by the cleaner, or are in a damaged batch, the longest range 1 to 1;" in text
+
+
 def test_one_group_does_not_tell_how_many_partitions_there_are(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
