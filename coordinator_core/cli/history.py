@@ -63,6 +63,8 @@ def history_command(
         if is_one_run(paths):
             on_damage = open_run(paths[0]).on_damage(on_damage)
         warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
+        if not told["rows"]:
+            warn_about_no_record(open_log(paths, options)[0])
         _told(told["rows"], told["history"], told["hash"])
         return
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
@@ -106,8 +108,9 @@ def asked_of(
         snapshot.topic_names,
         options.on_damage,
         frozenset(groups) or None,
-        offsets_retention_ms or configured_retention_ms(topics),
+        offsets_retention_ms,
         read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
+        captured_retention_ms=configured_retention_ms(topics),
     )
     return snapshot, asked, damage
 

@@ -36,7 +36,13 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
         command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
     command += replay_words(options)
     cache = "" if options.fold_cache is None else options.fold_cache.directory
-    return run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
+    told = run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
+    if not told["rows"]["record_counts"]:
+        # Loaded here, so that the application starts sooner.
+        from coordinator_core.cli.snapshot import find_snapshot, warn_about_no_record
+
+        warn_about_no_record(find_snapshot(paths))
+    return told
 
 
 def replay_words(options: ReplayOptions) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.cli import history, spark_app
 from coordinator_core.cli.app import run
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
@@ -355,7 +356,9 @@ class TestPathsThatLeadToRuns:
         assert f"{given} was made of {tmp_path / 'gone'}, which is gone: name the log where it is now" in err
 
 
-def test_a_log_without_a_record_is_told_as_that(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_log_without_a_record_is_told_as_that(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "log"
     log.mkdir()
     write_segment(log, b"")
@@ -369,6 +372,16 @@ def test_a_log_without_a_record_is_told_as_that(tmp_path: Path, capfd: pytest.Ca
         code, _, err = outcome([words[0], str(log), *words[1:]], capfd)
         assert (code, err.count(warning)) == (0, 1), err
         assert "told from the records" not in err
+    told: dict[str, dict[str, Any]] = {
+        "replay": {"rows": {"record_counts": 0}, "load_failures": 0},
+        "history": {"rows": 0, "damage": [], "history": "out", "hash": None},
+    }
+    for module in (history, spark_app):
+        monkeypatch.setattr(module, "run_spark_app", lambda app, *_: told[app])
+    for words in (["replay", "--cluster", "c"], ["history"]):
+        arguments = [words[0], str(log), *words[1:], "--output", str(tmp_path / "out"), "--engine", "spark"]
+        code, _, err = outcome(arguments, capfd)
+        assert (code, err.count(warning)) == (0, 1), err
     assert outcome(["investigate", str(log)], capfd)[1].startswith("This log holds no group.\n")
     assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
     write_segment(log, b"".join(History().commit(1).batches))
