@@ -24,6 +24,7 @@ from coordinator_core.errors import Damage, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
+from coordinator_core.untrusted import INT32_END
 from spark_apps.arguments import add_rules, parse, whole
 from spark_apps.exits import App, tell
 
@@ -65,7 +66,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--message-format", choices=["keep", "2"], default="keep")
     codecs = ["keep", *(codec.name.lower() for codec in Codec)]
     parser.add_argument("--codec", choices=codecs, default="keep")
-    parser.add_argument("--offsets-partitions", type=whole(1), metavar="N", help="another partition count")
+    parser.add_argument(
+        "--offsets-partitions", type=whole(1, INT32_END - 1), metavar="N", help="another partition count"
+    )
     parser.add_argument("--segment-bytes", type=whole(1024, (1 << 31) - 1), metavar="BYTES")
     parser.add_argument("--partial", action="store_true", help="cut damaged partitions as a broker would")
     arguments = parse(parser, argv)

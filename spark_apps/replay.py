@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
+from coordinator_core.untrusted import INT32_END
 from spark_apps.arguments import add_damage, add_rules, parse, whole
 from spark_apps.exits import App, tell
 
@@ -40,7 +41,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--now-ms", type=whole(0), metavar="MS", help="the time to judge by (default: the clock)")
     add_rules(parser)
     parser.add_argument(
-        "--offsets-topic-num-partitions", type=whole(1), metavar="N", help="(default: told by where the groups are)"
+        "--offsets-topic-num-partitions",
+        type=whole(1, INT32_END - 1),
+        metavar="N",
+        help="(default: told by where the groups are)",
     )
     add_damage(parser)
     return parse(parser, argv)

@@ -29,7 +29,7 @@ from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.storage import new_directory
-from coordinator_core.untrusted import visible
+from coordinator_core.untrusted import INT32_END, visible
 
 _MOST_TOLD = 5
 
@@ -57,7 +57,7 @@ _MOST_TOLD = 5
 )
 @click.option(
     "--offsets-partitions",
-    type=Whole(min=1),
+    type=Whole(min=1, max=INT32_END - 1),
     metavar="N",
     help="Move groups to the partitions of a topic that has N of them.",
 )

@@ -21,7 +21,7 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
-from coordinator_core.untrusted import INT64_END, visible_lines, whole_number
+from coordinator_core.untrusted import INT32_END, INT64_END, visible_lines, whole_number
 
 _MOST = 9e9
 """A little below the longest time that Python's clocks can wait, 2^63 nanoseconds."""
@@ -142,7 +142,7 @@ def offsets_partitions_option(command: F) -> F:
     """The option ``--offsets-topic-num-partitions``."""
     return click.option(
         "--offsets-topic-num-partitions",
-        type=Whole(min=1),
+        type=Whole(min=1, max=INT32_END - 1),
         help="Partitions of __consumer_offsets (default: told by the topology or by where the groups are, else "
         f"{DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS}).",
     )(command)

@@ -27,7 +27,7 @@ from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.whatif import Effect
 from coordinator_core.reports.whatif import CSV_COLUMNS, whatif_document, whatif_text
-from coordinator_core.untrusted import csv_text
+from coordinator_core.untrusted import INT32_END, csv_text
 
 _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_topic")
 
@@ -45,7 +45,7 @@ _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_
 )
 @click.option(
     "--offsets-partitions",
-    type=Whole(min=1),
+    type=Whole(min=1, max=INT32_END - 1),
     metavar="N",
     help="The offsets topic that loads this log has N partitions.",
 )

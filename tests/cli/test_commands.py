@@ -235,6 +235,8 @@ def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixtur
         ["explain", "LOG", "--group", "x-seq", "--topic", "t-a:x"],
         ["explain", "LOG", "--group", "no-such-group"],
         ["find-coordinator", "g", "--topology", "README.md"],
+        ["find-coordinator", "g", "--offsets-topic-num-partitions", "2147483648"],
+        ["whatif", "LOG", "--offsets-partitions", "2147483648"],
         ["replay", "LOG", "--output", "OUT", "--cluster", "../escape"],
     ],
     ids=lambda arguments: " ".join(arguments),

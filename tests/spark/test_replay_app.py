@@ -100,6 +100,7 @@ def test_damaged_input_ends_with_its_position(tmp_path: Path) -> None:
         ["--partial", "--salvage"],
         ["--now-ms", "soon"],
         ["--offsets-topic-num-partitions", "0"],
+        ["--offsets-topic-num-partitions", "2147483648"],
     ],
     ids=" ".join,
 )
