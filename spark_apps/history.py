@@ -99,8 +99,9 @@ def execute(arguments: argparse.Namespace) -> None:
                 snapshot.topic_names,
                 on_damage,
                 frozenset(arguments.group) or None,
-                arguments.offsets_retention_ms or configured_retention_ms(topics),
+                arguments.offsets_retention_ms,
                 transactional_ids,
+                captured_retention_ms=configured_retention_ms(topics),
             )
             parts, found = write_in_tasks(session.context, pin, HistoryTask(asked, output))
         finally:
@@ -115,6 +116,7 @@ def execute(arguments: argparse.Namespace) -> None:
                 "profile_inferred": profile is None,
                 "groups": None if asked.groups is None else sorted(asked.groups),
                 "offsets_retention_ms": asked.retention_ms,
+                "offsets_retention_captured_ms": asked.captured_retention_ms,
                 "complete": not damage,
                 "damage": [entry.as_dict() for entry in damage],
                 "engine": "spark",

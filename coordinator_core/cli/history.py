@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.snapshot import warn_about_no_record
+from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.source import (
     found_beside,
     open_log,
@@ -64,7 +64,7 @@ def history_command(
             on_damage = open_run(paths[0]).on_damage(on_damage)
         warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
         if not told["rows"]:
-            warn_about_no_record(open_log(paths, options)[0])
+            warn_about_snapshot(open_log(paths, options)[0])
         _told(told["rows"], told["history"], told["hash"])
         return
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
@@ -97,7 +97,7 @@ def asked_of(
     keep_freed_memory()
     beside = found_beside(paths)
     snapshot, options = open_log(paths, options)
-    warn_about_no_record(snapshot)
+    warn_about_snapshot(snapshot)
     refuse_other_rules(snapshot)
     damage = directory_damage(snapshot, options.on_damage)
     profile = profile_of(snapshot, options)

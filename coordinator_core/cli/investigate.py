@@ -20,7 +20,7 @@ from coordinator_core.cli.options import (
     write_pieces,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.snapshot import warn_about_no_record
+from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.source import found_beside, open_log, profile_of, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import ExitCode, UsageError
@@ -75,7 +75,7 @@ def investigate_command(
     topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
     topics = None if topics_path is None else read_topics(topics_path)
     snapshot, options = open_log(paths, options)
-    warn_about_no_record(snapshot)
+    warn_about_snapshot(snapshot)
     refuse_other_rules(snapshot)
     damage = directory_damage(snapshot, options.on_damage)
     profile = profile_of(snapshot, options)
@@ -87,10 +87,11 @@ def investigate_command(
         Case(
             profile,
             options.now_ms,
-            offsets_retention_ms or configured_retention_ms(topics),
+            offsets_retention_ms,
             topics,
             brokers,
             read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
+            configured_retention_ms(topics),
         ),
         groups=groups or None,
         since_ms=None if since is None else time_ms(since, "--since"),

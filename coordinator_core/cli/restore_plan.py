@@ -436,7 +436,7 @@ def _at(
         return replace(wanted, steps=steps, warnings=warned)
     beside = found_beside(paths)
     topics = None if beside.topics is None else read_topics(beside.topics)
-    case = Case(profile, options.now_ms, configured_retention_ms(topics), topics)
+    case = Case(profile, options.now_ms, None, topics, captured_retention_ms=configured_retention_ms(topics))
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
     # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
     explanations = [one for one in told.explanations if groups or one.severity > Severity.INFO]

@@ -105,15 +105,26 @@ class _Past:
 
 
 class Judge:
-    """Judges removals of one cluster; ``retention_ms`` is ``offsets.retention.minutes`` where it is known."""
+    """Judges removals of one cluster; ``retention_ms`` is ``offsets.retention.minutes`` where it is known.
+
+    ``captured_retention_ms`` is what the brokers had when the log was copied. It may have been another one before, so
+    it makes an expiry likelier and excludes none.
+    """
 
     def __init__(
-        self, profile: Profile, deletions: Deletions, *, retention_ms: int | None = None, lessons: Lessons | None = None
+        self,
+        profile: Profile,
+        deletions: Deletions,
+        *,
+        retention_ms: int | None = None,
+        captured_retention_ms: int | None = None,
+        lessons: Lessons | None = None,
     ) -> None:
         """``lessons`` are earlier ones, of which ``deletions`` may be a part."""
         self._profile = profile
         self._deletions = deletions
         self._configured = retention_ms
+        self._captured = captured_retention_ms if retention_ms is None else None
         self._lessons = lessons or Lessons()
         self._sweeps: dict[tuple[int, int], set[str]] = {}
         self._idle: dict[int, tuple[int, int]] | None = None
@@ -231,7 +242,8 @@ class Judge:
         order = (requests, topic, expiry)
         if len(self._deletions.around(place.timestamp_ms, _ONE_SWEEP_MS).groups) > _BESIDE:
             # A sweep goes through all groups, and at the same time in all partitions; so does the deletion of a topic.
-            order = (topic, requests, expiry) if no_sweep else (expiry, topic, requests)
+            is_against = no_sweep or (self._captured is not None and (removal.age_ms or 0) < self._captured)
+            order = (topic, requests, expiry) if is_against else (expiry, topic, requests)
         if no_sweep and not self._at_once(removal):
             order = requests, topic, expiry
         candidates = [end for end in order if end is not None]
@@ -274,8 +286,12 @@ class Judge:
                 return None
             why = f"{_since(removal)} {span(age)} before, and the retention is {span(self._configured)}"
             return self._by_expiry(removal, Certainty.CERTAIN, why)
-        default = self._profile.expiry.default_offsets_retention_ms
+        default, captured = self._profile.expiry.default_offsets_retention_ms, self._captured
         why = f"{_since(removal)} {span(age)} before"
+        if captured is not None and captured <= age <= captured + _SWEEPS_MS:
+            return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, and the retention is {span(captured)}")
+        if captured is not None:
+            why += f" (the retention is {span(captured)} now)"
         if default <= age <= default + _SWEEPS_MS:
             return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
         if DAY_MS <= age <= DAY_MS + _SWEEPS_MS:
@@ -291,8 +307,14 @@ class Judge:
         if trusts_sweeps and self._sweeps_beside(removal):
             why += ", and a sweep removed offsets of other groups at that moment"
             return self._by_expiry(removal, Certainty.LIKELY, why)
-        sure = Certainty.LIKELY if age >= default else Certainty.POSSIBLE
+        sure = Certainty.LIKELY if age >= self._least_known else Certainty.POSSIBLE
         return self._by_expiry(removal, sure, why)
+
+    @property
+    def _least_known(self) -> int:
+        """The default retention, or a shorter one that the brokers had when the log was copied."""
+        default = self._profile.expiry.default_offsets_retention_ms
+        return default if self._captured is None else min(default, self._captured)
 
     def _alike(self, act: _Act) -> int:
         """How many other groups lost offsets at about the age of these, at other times."""
@@ -371,7 +393,7 @@ class Judge:
         if removal.age_ms is not None and removal.condition.base_timestamp_ms is None:
             return None
         age = place.timestamp_ms - removal.value.commit_timestamp_ms
-        least = least_ms or self._configured or rules.default_offsets_retention_ms
+        least = least_ms or self._configured or self._least_known
         following = group.after(place)
         if age < least or following is None or following.kind is not ChangeKind.GENERATION:
             return None
@@ -395,7 +417,8 @@ class Judge:
             f"committed {span(age)} before; this release does not know the source topics of a streams group from its "
             "load up to the next heartbeat"
         )
-        certainty = Certainty.POSSIBLE if self._configured is None else Certainty.LIKELY
+        is_past = self._configured is not None or (self._captured is not None and age >= self._captured)
+        certainty = Certainty.LIKELY if is_past else Certainty.POSSIBLE
         return End(EndKind.EXPIRY, place, certainty, why, age, bug="KAFKA-19661")
 
     def _by_expiry(self, removal: Removal, certainty: Certainty, why: str) -> End:

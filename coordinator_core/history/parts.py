@@ -46,8 +46,9 @@ class Asked:
     """Parameters of a table.
 
     ``topic_names`` are by topic id; ``groups`` those whose rows are asked for, ``None``: all; ``retention_ms`` is
-    ``offsets.retention.minutes`` where it is known; ``transactional_ids`` are by producer id. Some ``special_records``
-    records of groups with tombstones or transactions are in memory at a time.
+    ``offsets.retention.minutes`` where it is known, ``captured_retention_ms`` what it was when the log was copied;
+    ``transactional_ids`` are by producer id. Some ``special_records`` records of groups with tombstones or transactions
+    are in memory at a time.
     """
 
     profile: Profile
@@ -58,6 +59,17 @@ class Asked:
     transactional_ids: Mapping[int, str] = field(default_factory=dict)
     portion_rows: int = _PORTION_ROWS
     special_records: int = _SPECIAL_RECORDS
+    captured_retention_ms: int | None = None
+
+    def judge(self, lessons: Lessons) -> Judge:
+        """The judge of removals, by what all partitions tell."""
+        return Judge(
+            self.profile,
+            lessons.deletions,
+            retention_ms=self.retention_ms,
+            captured_retention_ms=self.captured_retention_ms,
+            lessons=lessons,
+        )
 
     def wanted(self, special: Mapping[str, int]) -> dict[str, int]:
         """Of groups by id those that are asked for."""
@@ -86,7 +98,7 @@ def history_parts(
         taken = [take(log, asked, lessons, thread, damage) for log in snapshot.partitions]
         if read is not None:
             read += [one.history for one in taken]
-        judge = Judge(asked.profile, lessons.deletions, retention_ms=asked.retention_ms, lessons=lessons)
+        judge = asked.judge(lessons)
         if any(asked.wanted(one.special) for one in taken):
             judge.find_sweeps([group for one in taken for group in learned_from(one, asked, lessons)])
         for one in taken:
@@ -127,7 +139,7 @@ def first_part(taken: Taken, asked: Asked, thread: Executor) -> Iterator[pa.Tabl
 def second_part(log: PartitionLog, special: Mapping[str, int], lessons: Lessons, asked: Asked) -> Iterator[pa.Table]:
     """The rows of the other groups, which are ``special``, with the number of their records; ``lessons`` are those of
     all partitions. Raises as ``read_records`` does."""
-    judge = Judge(asked.profile, lessons.deletions, retention_ms=asked.retention_ms, lessons=lessons)
+    judge = asked.judge(lessons)
     if asked.groups is None and sum(special.values()) <= asked.special_records:
         # The groups that tell the sweeps are the groups that are judged: all of them are in memory.
         groups = list(_read(log, asked, list(special), PackedTexts()))

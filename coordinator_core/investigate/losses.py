@@ -125,10 +125,9 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         again = "" if kind is EndKind.TOPIC_DELETION else " (it is there now)"
         verdict += f" Or it was {others}{again}: the log does not decide."
     if may_be_age := _may_be_age(first):
-        verdict += (
-            f" Or it was expiry, if offsets.retention.minutes of the brokers is {may_be_age // MINUTE_MS:,} or less: "
-            "the log does not decide."
-        )
+        minutes, now_ms = f"{may_be_age // MINUTE_MS:,} or less", case.captured_retention_ms
+        had = f"is {minutes}" if now_ms is None else f"was {minutes} then (it is {span(now_ms)} now)"
+        verdict += f" Or it was expiry, if offsets.retention.minutes of the brokers {had}: the log does not decide."
     put_back = {id(one) for one in (*missed, *(removal for removal, _ in skipped))}
     lost = [one for one in removals if id(one) in put_back]
     return Explanation(
@@ -152,7 +151,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             )
             for removal in removals[:_SHOWN]
         ],
-        not_this=_not_this(end),
+        not_this=_not_this(end, case),
         now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost)),
         capture=_capture(case),
         restore={one.offset_key: one.value.committed_offset for one in lost},
@@ -193,10 +192,13 @@ def _sequence(
     return sorted(events, key=lambda event: event.place.record_offset)
 
 
-def _not_this(end: End) -> list[str]:
+def _not_this(end: End, case: Case) -> list[str]:
     found = []
     if end.kind is EndKind.EXPIRY and not end.others:
         found.append("It was no person and no client: no request removes offsets in this way.")
+    elif end.kind in _ELSE and EndKind.EXPIRY not in end.others and case.retention_ms is not None:
+        told = f"a retention of {span(case.retention_ms)}, as --offsets-retention-ms says"
+        found.append(f"It was no expiry: the offsets were too young for {told}, or older ones stayed.")
     elif end.kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE) and EndKind.EXPIRY not in end.others:
         found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     if end.others:
@@ -242,12 +244,22 @@ def _now(
             "offsets.retention.minutes, also what stands still, or raise that above the longest silence of the topic."
         )
     elif kind is EndKind.EXPIRY and severity is Severity.WARNING:
-        now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")
+        kept_ms = case.captured_retention_ms or 0
+        now.append(
+            f"offsets.retention.minutes was raised since: it is {span(kept_ms)} now."
+            if kept_ms > (first.age_ms or 0)
+            else "Raise offsets.retention.minutes above the longest time that the group is stopped."
+        )
     if kind is EndKind.NO_RULE:
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")
     if not now:
         now.append(f"Nothing, if that was meant. See what is left: {consumer_groups(group.group_id, '--describe')}")
-    if _may_be_age(first):
+    if _may_be_age(first) and case.captured_retention_ms is not None:
+        now.append(
+            "Find out whether offsets.retention.minutes was another one then: with --offsets-retention-ms this command "
+            "decides; without --group it compares with the ages at which other groups lost theirs."
+        )
+    elif _may_be_age(first):
         now.append(
             "Look at offsets.retention.minutes: kafka-configs.sh --bootstrap-server HOST:9092 --describe --all "
             "--entity-type brokers --entity-name ID; with --offsets-retention-ms this command decides; without --group "

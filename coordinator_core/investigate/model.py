@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import Place
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.lessons import Lessons
+from coordinator_core.history.model import Deletions, Place
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Profile
 from coordinator_core.rules.model import Severity
@@ -121,10 +123,22 @@ class Case:
     topology: Topology | None = None
     transactional_ids: Mapping[int, str] = field(default_factory=dict)
     """By producer id, where the transaction log is known."""
+    captured_retention_ms: int | None = None
+    """``offsets.retention.minutes`` when the log was copied; it may have been another one before."""
 
     @property
     def likely_retention_ms(self) -> int:
-        return self.retention_ms or self.profile.expiry.default_offsets_retention_ms
+        return self.retention_ms or self.captured_retention_ms or self.profile.expiry.default_offsets_retention_ms
+
+    def judge(self, deletions: Deletions, lessons: Lessons) -> Judge:
+        """The judge of removals."""
+        return Judge(
+            self.profile,
+            deletions,
+            retention_ms=self.retention_ms,
+            captured_retention_ms=self.captured_retention_ms,
+            lessons=lessons,
+        )
 
     def due_ms(self, base_ms: int, explicit_ms: int | None = None) -> int:
         """Time (epoch ms) at which an offset expires that ages from ``base_ms``, or has a timestamp of its own."""

@@ -38,7 +38,7 @@ PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:1"
 BESIDE_SEGMENTS = ("log_start_offset", "clean_shutdown", "broker_id", "recovery_point", "cleaned_offset")
 """Facts of a partition that its segments do not have, by their names in ``PartitionLog``: they decide what is read."""
 
-_OPTIONS = ("profile", "on_damage", "groups", "offsets_retention_ms")
+_OPTIONS = ("profile", "on_damage", "groups", "offsets_retention_ms", "offsets_retention_captured_ms")
 """Fields of :class:`Evidence` that are options on which rows depend."""
 
 _ROWS = 1 << 12
@@ -119,6 +119,8 @@ class Evidence:
     rows: int
     history_sha256: str
     previous: Previous | None
+    offsets_retention_captured_ms: int | None = None
+    """What the brokers had when the log was copied; absent where that is not known."""
 
     def asked(self) -> Asked:
         """Parameters of the table."""
@@ -129,6 +131,7 @@ class Evidence:
             None if self.groups is None else frozenset(self.groups),
             self.offsets_retention_ms,
             {int(producer_id): name for producer_id, name in self.transactional_ids.items()},
+            captured_retention_ms=self.offsets_retention_captured_ms,
         )
 
     def digests(self) -> dict[str, str]:
@@ -143,11 +146,14 @@ class Evidence:
     def document(self) -> dict[str, Any]:
         """The statement."""
         subjects = [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(self.digests().items())]
+        predicate = to_json(self)
+        if self.offsets_retention_captured_ms is None:
+            del predicate["offsets_retention_captured_ms"]
         return {
             "_type": STATEMENT_TYPE,
             "subject": subjects,
             "predicateType": PREDICATE_TYPE,
-            "predicate": to_json(self),
+            "predicate": predicate,
         }
 
 
@@ -239,6 +245,7 @@ def export_evidence(
         rows,
         whole.hexdigest(),
         None if previous is None else _since(previous, snapshot, partitions),
+        asked.captured_retention_ms,
     )
     data = canonical(evidence.document()) + b"\n"
     sign(path, data)

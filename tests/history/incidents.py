@@ -386,12 +386,21 @@ def forged(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
-def topics(directory: Path, *ends: tuple[int, int], topic_id: str | None = None) -> Path:
+def topics(
+    directory: Path,
+    *ends: tuple[int, int],
+    topic_id: str | None = None,
+    offsets_retention_minutes: int | None = None,
+) -> Path:
     """topics.json, as a capture has it: log start and end of each partition of ``orders``."""
     partitions = [
         {"partition": number, "start_offset": start, "end_offset": end} for number, (start, end) in enumerate(ends)
     ]
-    document = {"topics": [{"name": "orders", "topic_id": topic_id, "partitions": partitions}]}
+    document: dict[str, Any] = {"topics": [{"name": "orders", "topic_id": topic_id, "partitions": partitions}]}
+    if offsets_retention_minutes is not None:
+        config = {"offsets.retention.minutes": str(offsets_retention_minutes)}
+        document["brokers"] = [{"broker_id": 0, "config": config}]
+        document["offsets_topic"] = {"name": "__consumer_offsets", "topic_id": None, "config": {}, "partitions": []}
     (directory / "topics.json").write_text(json.dumps(document))
     return directory
 

@@ -33,6 +33,7 @@ def group_histories(
     coordinator: str | None = None,
     groups: Collection[str] | None = None,
     retention_ms: int | None = None,
+    captured_retention_ms: int | None = None,
 ) -> dict[str, GroupHistory]:
     """Judged histories of a log by group id."""
     snapshot = discover([str(path) for path in paths])
@@ -44,7 +45,7 @@ def group_histories(
         for log in snapshot.partitions
     ]
     found = [group for partition in read for group in partition.groups.values()]
-    Judge(profile, deletions, retention_ms=retention_ms).judge(found)
+    Judge(profile, deletions, retention_ms=retention_ms, captured_retention_ms=captured_retention_ms).judge(found)
     settle_origins(found)
     return {group.group_id: group for group in found}
 

@@ -258,6 +258,20 @@ def test_what_a_request_for_several_groups_may_have_taken_is_not_sure(
     assert all(DELETED in end.others for group in groups for end in ends(group))
 
 
+@pytest.mark.parametrize(
+    ("captured_ms", "kind", "certainty"),
+    [(3 * DAY, EXPIRED, "certain"), (60 * MINUTE, EXPIRED, "likely"), (30 * DAY, TOPIC, "possible")],
+)
+def test_the_retention_of_a_capture_excludes_nothing(
+    captured_ms: int, kind: EndKind, certainty: str, tmp_path: Path
+) -> None:
+    """It may have been raised since."""
+    groups = group_histories([removed_together(tmp_path)], "3.9.2", captured_retention_ms=captured_ms)
+    found = [end for group in groups.values() for end in ends(group)]
+    assert {(end.kind, end.certainty.value) for end in found} == {(kind, certainty)}
+    assert all(EXPIRED in (end.kind, *end.others) for end in found)
+
+
 def test_a_log_that_ends_within_a_sweep_has_not_decided(tmp_path: Path) -> None:
     """The tombstones of a are not written yet: 3.9 writes a batch for each group."""
     log = Log()

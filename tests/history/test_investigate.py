@@ -232,6 +232,22 @@ def test_names_do_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFi
     assert all(one.isprintable() or one == "\n" for one in text)
 
 
+@pytest.mark.parametrize("minutes", [10_080, 43_200])
+def test_a_retention_that_was_raised_since_does_not_make_a_request_of_an_expiry(
+    minutes: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation(GROUP, 1, Client("m-1")).commit(GROUP, {KEY: 10}).generation(GROUP, 2)
+    log.wait(7 * DAY + 4 * MINUTE).tombstones(GROUP, KEY, with_group=True)
+    log.wait(HOUR).generation(GROUP, 1, Client("m-2")).commit(GROUP, {KEY: 2})
+    path = topics(log.write(tmp_path), (0, 100), offsets_retention_minutes=minutes)
+    (told,) = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", "--group", GROUP, "--format", "json"))[
+        "explanations"
+    ]
+    assert (told["code"], told["severity"]) == ("offsets-expired", "warning")
+    assert ("(the retention is 30 d now)" in told["verdict"]) is (minutes == 43_200)
+    assert any("was raised since: it is 30 d now" in one for one in told["now"]) is (minutes == 43_200)
+
+
 def test_an_unknown_group_is_an_error_of_usage(tmp_path: Path) -> None:
     path = Log().commit("billing", {KEY: 1}).write(tmp_path)
     assert run(["investigate", str(path), "--kafka-version", "3.9.2", "--group", "biling"]) == 2

@@ -16,7 +16,9 @@ from coordinator_core.errors import ExitCode
 from coordinator_core.jsontext import canonical
 from coordinator_core.reports.evidence import HISTORY, STATEMENT
 from tests.cases import CORPUS
+from tests.history.incidents import topics
 from tests.history.logs import MINUTE, Client, Log
+from tests.history.test_causes import removed_together
 
 Json = dict[str, Any]
 RULES = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
@@ -238,6 +240,24 @@ def test_some_groups_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert {row["group_id"] for row in rows(tmp_path / "1")} == {"x-live-classic"}
     assert statement(tmp_path / "1")["predicate"]["groups"] == ["x-live-classic"]
     verified(capfd, tmp_path / "1", "--log", log)
+
+
+@pytest.mark.parametrize(("minutes", "certainty"), [(4320, "certain"), (43200, "possible")])
+def test_the_retention_of_a_capture_goes_with_the_rows(
+    minutes: int, certainty: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was that of one moment; the option is said of all the time."""
+    log = removed_together(tmp_path / "log")
+    beside = topics(log, offsets_retention_minutes=minutes) / "topics.json"
+    predicate = export(log, tmp_path / "evidence")["predicate"]
+    beside.unlink()
+    assert predicate["offsets_retention_ms"] is None
+    assert predicate["offsets_retention_captured_ms"] == minutes * MINUTE
+    removed = [row for row in rows(tmp_path / "evidence") if row["group_id"] == "a"]
+    assert [row["cause_certainty"] for row in removed] == [certainty]
+    assert "expiry" in (removed[0]["cause"], *removed[0]["cause_or"])
+    verified(capfd, tmp_path / "evidence", "--log", log)
+    assert "offsets_retention_captured_ms" not in export(log, tmp_path / "without")["predicate"]
 
 
 def test_evidence_of_nothing_says_so(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
