@@ -8,7 +8,7 @@ import click
 
 from coordinator_core.cli.not_here import elsewhere_of_log, why_not_here
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.snapshot import warn_about_no_record
+from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
 from coordinator_core.errors import UsageError
 from coordinator_core.ingest.unknown import directory_damage
@@ -28,7 +28,7 @@ def explain_command(
     """Print the records and transactions that made the state of GROUP, in log order, with their effect."""
     subject = _subject(group_id, topic)
     snapshot, options = open_log(paths, options)
-    warn_about_no_record(snapshot)
+    warn_about_snapshot(snapshot)
     damage = directory_damage(snapshot, options.on_damage)
     profile = profile_of(snapshot, options)
     events = [

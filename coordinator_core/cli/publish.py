@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator_core.cli.options import ReplayOptions
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_no_record
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def publish_locally(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> Manifest:
     """Replay the snapshot at ``paths`` into a run at ``place``; its manifest."""
     snapshot = find_snapshot(paths)
-    warn_about_no_record(snapshot)
+    warn_about_snapshot(snapshot)
     return replay_to_run(
         snapshot,
         place,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.cli.publish import publish_locally
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_no_record
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.spark_app import publish_with_spark
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
@@ -129,7 +129,7 @@ def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Re
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
     """Discover a snapshot and settle the profile."""
     snapshot = find_snapshot(paths)
-    warn_about_no_record(snapshot)
+    warn_about_snapshot(snapshot)
     return snapshot, profile_of(snapshot, options)
 
 

@@ -68,10 +68,13 @@ _BROKER_ID = re.compile(r"\s*(-?\d{1,10})\s*")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
 _CLEANED = re.compile(r"^(\d{1,20})\..*\.cleaned$")
+NO_FILE_OF_A_LOG, PACKED = "not a file of a log", "a compressed segment"
+
 _IGNORED_FILES = (
     (re.compile(r"\.deleted$"), "superseded, waits for deletion"),
     (re.compile(r"\.cleaned$"), "unfinished output of the log cleaner"),
     (re.compile(r"\.swap$"), "index of a swapped segment"),
+    (re.compile(r"\.log\.(gz|zst|xz|bz2|lz4|zip)$"), PACKED),
     (re.compile(r"\.log$"), "its name is not a base offset of 20 digits"),
     (re.compile(r"\.(index|timeindex|txnindex)$"), "index, says nothing that the segment does not"),
     (re.compile(r"\.snapshot$"), "producer snapshot, rebuilt from the segments"),
@@ -79,8 +82,6 @@ _IGNORED_FILES = (
     (re.compile(r"^partition\.metadata$"), "topic id of the partition"),
 )
 
-
-NO_FILE_OF_A_LOG = "not a file of a log"
 
 _ARCHIVES = (
     (b"\x1f\x8b", 0, "a gzip'd file or archive"),
@@ -538,14 +539,17 @@ def _reason(file_name: str) -> str:
 
 def _reasons(ignored: Sequence[tuple[str, str]]) -> str:
     """Why nothing of the first files is read. Archives among them are told by their first bytes."""
-    told = (f"{path}: {_packed(path) or why if why == NO_FILE_OF_A_LOG else why}" for path, why in ignored[:3])
+    told = (f"{path}: {_packed(path, why)}" for path, why in ignored[:3])
     return f" ({'; '.join(told)})" if ignored else ""
 
 
-def _packed(path: str) -> str | None:
+def _packed(path: str, why: str) -> str:
+    """Why it is not read, by its first bytes where its name says that it may be an archive."""
+    if why not in (NO_FILE_OF_A_LOG, PACKED):
+        return why
     try:
         head = bytes(storage.read(path, _MAGIC_BYTES))
     except UsageError:
-        return None
-    what = next((what for magic, at, what in _ARCHIVES if head[at : at + len(magic)] == magic), None)
-    return None if what is None else f"{what}: unpack it first"
+        return why
+    what = next((what for magic, at, what in _ARCHIVES if head[at : at + len(magic)] == magic), why)
+    return why if what == NO_FILE_OF_A_LOG else f"{what}: unpack it first"

@@ -278,6 +278,18 @@ def test_an_empty_path_is_not_the_working_directory(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_compressed_segments_beside_others_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_segment(tmp_path, b"".join(History().commit(1).batches))
+    (segment,) = tmp_path.rglob("*.log")
+    packed = segment.with_name(f"{9:020}.log.zst")
+    packed.write_bytes(b"")
+    warning = f"regroup: warning: 1 compressed segments are not read, such as {packed}: unpack them first\n"
+    for command in ("list", "investigate", "reconcile"):
+        _, _, err = outcome([command, str(tmp_path), "--kafka-version", "4.3.1"], capfd)
+        assert err.count(warning) == 1, command
+    assert warning not in outcome(["list", str(segment), "--kafka-version", "4.3.1"], capfd)[2]
+
+
 @pytest.mark.parametrize("source", ["snapshot", "run"])
 def test_a_group_whose_offsets_partition_was_not_copied_is_told_as_that(
     source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
