@@ -153,6 +153,10 @@ class Client:
         """The newest version of a request that this library and the cluster both know."""
         return int(self._manager.broker_version_data.api_version(request))
 
+    def knows(self, request: Any) -> bool:
+        """Whether the cluster has this kind of request."""
+        return request.API_KEY in self._manager.broker_version_data.api_versions
+
     def ask(self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
         """The answer to the request that ``make`` makes, from ``node_id`` or any broker.
 
@@ -219,7 +223,7 @@ class Client:
 
         ``None`` and nobody with ZooKeeper, and without the permission to describe the cluster.
         """
-        if DescribeQuorumRequest.API_KEY not in self._manager.broker_version_data.api_versions:
+        if not self.knows(DescribeQuorumRequest):
             return None, ()
         topic = DescribeQuorumRequest.TopicData
         asked = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])

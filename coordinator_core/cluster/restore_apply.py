@@ -79,6 +79,7 @@ _RECORD_BYTES = 100
 """More than a record of an offset has beside names and metadata."""
 _LOOK_SECONDS = 0.2
 _STALE = "STALE: somebody else has committed"
+_NO_OFFSET_DELETE = "brokers before Kafka 2.4 delete whole groups alone: kafka-consumer-groups.sh --delete does"
 _WAITS = "end it, let --wait-empty wait for it, or plan other groups alone (--group)"
 
 _Error = tuple[str | None, int | None, str]
@@ -547,6 +548,8 @@ class _Writer:
         return errors
 
     def _delete(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
+        if rows and not self._client.knows(OffsetDeleteRequest):
+            return [_of(row, _NO_OFFSET_DELETE) for row in rows]
         kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
         errors: list[_Error] = []
         done = 0

@@ -51,6 +51,13 @@ class OneProcess(Client):
     def max_version(self, request: Any) -> int:
         return 9
 
+    def knows(self, request: Any) -> bool:
+        return request.__name__.removesuffix("Request") in self._answers
+
+    def forget(self, name: str) -> None:
+        """Have no such request any more, as older brokers."""
+        del self._answers[name]
+
     def ask(self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
         request = make()
         name = type(request).__name__.removesuffix("Request")

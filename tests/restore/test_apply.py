@@ -437,6 +437,19 @@ def test_what_an_answer_leaves_out_may_be_written_or_not(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("uncaptured")
+def test_where_no_single_offset_can_be_deleted_other_groups_go_back(tmp_path: Path) -> None:
+    client = cluster("g")
+    before = dict(client.groups["g"])
+    plan = restored(client, tmp_path / "plan.json", {"g": 5, "made": 5})
+    assert errors(client, plan, tmp_path / "applied") == {}
+    back = rolled_back(client, tmp_path / "applied", tmp_path / "back.json")
+    client.forget("OffsetDelete")
+    said = "brokers before Kafka 2.4 delete whole groups alone: kafka-consumer-groups.sh --delete does"
+    assert errors(client, back, tmp_path / "back") == {"made": [said]}
+    assert client.groups["g"] == before
+
+
+@pytest.mark.usefixtures("uncaptured")
 @pytest.mark.parametrize("request_name", ["OffsetCommit", "FindCoordinator"])
 def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, request_name: str) -> None:
     client = cluster("a", "b")
