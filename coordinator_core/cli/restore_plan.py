@@ -30,6 +30,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.investigate.investigate import investigate
+from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.words import count
 from coordinator_core.log.discovery import TOPICS_FILE
@@ -438,8 +439,11 @@ def _at(
     topics = None if beside.topics is None else read_topics(beside.topics)
     case = Case(profile, options.now_ms, None, topics, captured_retention_ms=configured_retention_ms(topics))
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
-    # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
-    explanations = [one for one in told.explanations if groups or one.severity > Severity.INFO]
+    # Deletion or expiry of a group that nobody reads any more is no incident, nor is what may be another topic by now,
+    # unless somebody asks for that group.
+    explanations = [
+        one for one in told.explanations if groups or (one.severity > Severity.INFO and one.code != TOPIC_DELETED)
+    ]
     count = _offsets_partitions(paths, told.histories, options)
     explanations, warnings = at_home(explanations, told.histories, count.number)
     incidents = incidents_of(explanations)

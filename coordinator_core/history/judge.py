@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from coordinator_core.durations import DAY_MS, span
 from coordinator_core.groups.model import GroupType
@@ -76,8 +76,12 @@ class _Past:
         self._changes = sorted(group.changes, key=_record_offset)
         self._deletions = [one for one in self._changes if one.kind is ChangeKind.DELETED]
         keys = {removal.offset_key for removal in group.removals}
-        ended = (one for key in keys for one in group.versions[key] if one.end is not None)
-        self._ended = {one.end.place: one for one in ended if one.end is not None}
+        self._ended = {
+            one.end.place: (one, following)
+            for key in keys
+            for one, following in pairwise([*group.versions[key], None])
+            if one is not None and one.end is not None
+        }
 
     def before(self, place: Place) -> Change | None:
         """The last change before a record."""
@@ -101,7 +105,30 @@ class _Past:
 
     def ended(self, removal: Removal) -> Version | None:
         """The version that a removal ended."""
-        return self._ended.get(removal.place)
+        return self._around(removal)[0]
+
+    def has_topic_still(self, removal: Removal) -> bool:
+        """Whether the topic has the same id in a commit behind the removal: it was not deleted."""
+        known = removal.offset_key.topic, removal.value.topic_id
+        return None not in known and self._topic_ids.get(known, -1) > removal.place.record_offset
+
+    def has_epoch_still(self, removal: Removal) -> bool:
+        """Whether the partition's leader epoch goes on in the next commit, which begins at 0 in a new topic."""
+        epoch, following = removal.value.leader_epoch or 0, self._around(removal)[1]
+        return following is not None and (following.first.leader_epoch or 0) >= epoch > 0
+
+    def _around(self, removal: Removal) -> tuple[Version | None, Version | None]:
+        """The version that a removal ended, and the next one."""
+        return self._ended.get(removal.place, (None, None))
+
+    @cached_property
+    def _topic_ids(self) -> dict[tuple[str, str | None], int]:
+        """Newest record offset by topic and id."""
+        found: dict[tuple[str, str | None], int] = {}
+        for key, version in self.group.all_versions():
+            known = key.topic, version.last.topic_id
+            found[known] = max(found.get(known, -1), version.last_place.record_offset)
+        return found
 
 
 class Judge:
@@ -217,10 +244,11 @@ class Judge:
             if expiry.certainty is Certainty.LIKELY and self._configured is None:
                 asked = self._request(act, removal, with_group=with_group)
                 others = () if asked is None else (asked.kind, *asked.others)
-                if self._is_late(removal) and self._topic_deletion(act, removal, with_group=with_group) is not None:
+                topic = self._topic_deletion(group, act, removal, with_group=with_group)
+                if self._is_late(removal) and topic is not None:
                     others = EndKind.TOPIC_DELETION, *others
             return replace(expiry, others=others)
-        topic = self._topic_deletion(act, removal, with_group=with_group)
+        topic = self._topic_deletion(group, act, removal, with_group=with_group)
         if topic is not None and expiry is not None:
             # What went with it in other groups may have had the same age, or be older than a retention that is new.
             topic = replace(topic, certainty=Certainty.POSSIBLE)
@@ -239,19 +267,23 @@ class Judge:
         if requests is not None and self._configured is None:
             # A retention that is shorter than the default would explain it.
             expiry = expiry or self._rebalance_bug(group, removal, SHORTEST_RETENTION_MS)
-        order = (requests, topic, expiry)
+        order: tuple[End | None, ...] = (requests, topic, expiry)
         if len(self._deletions.around(place.timestamp_ms, _ONE_SWEEP_MS).groups) > _BESIDE:
             # A sweep goes through all groups, and at the same time in all partitions; so does the deletion of a topic.
             is_against = no_sweep or (self._captured is not None and (removal.age_ms or 0) < self._captured)
             order = (topic, requests, expiry) if is_against else (expiry, topic, requests)
         if no_sweep and not self._at_once(removal):
             order = requests, topic, expiry
+        if group.has_epoch_still(removal):
+            order = *(end for end in order if end is not topic), topic
         candidates = [end for end in order if end is not None]
         if not candidates:
             kept = removal.condition.kept
             why = f"the group kept it ({kept.value if kept else 'its members subscribed to the topic'})"
             at = removal.offset_key.topic, place.timestamp_ms
-            if removal.subscribed and self._may_stay(*at) and not self._stays(*at):
+            if group.has_topic_still(removal):
+                why += ", and the topic has the same id afterwards: it was not deleted"
+            elif removal.subscribed and self._may_stay(*at) and not self._stays(*at):
                 why += (
                     ", and another group has offsets of the topic and lost none then; whether it had them before, only "
                     "a reading of all groups tells"
@@ -424,10 +456,10 @@ class Judge:
     def _by_expiry(self, removal: Removal, certainty: Certainty, why: str) -> End:
         return End(EndKind.EXPIRY, removal.place, certainty, why, retention_at_most_ms=removal.age_ms)
 
-    def _topic_deletion(self, act: _Act, removal: Removal, *, with_group: bool) -> End | None:
+    def _topic_deletion(self, group: _Past, act: _Act, removal: Removal, *, with_group: bool) -> End | None:
         """All offsets of the topic went: for sure where no request could have removed them, or others lost it too."""
         key = removal.offset_key
-        if Deleter.TOPIC_DELETION not in self._profile.deleters:
+        if Deleter.TOPIC_DELETION not in self._profile.deleters or group.has_topic_still(removal):
             return None
         now = removal.place.timestamp_ms
         if self._stays(key.topic, now):
@@ -442,7 +474,8 @@ class Judge:
         if len(around.groups) > 1 and not any(stay):
             topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
             why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
-            return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
+            sure = Certainty.POSSIBLE if group.has_epoch_still(removal) else Certainty.LIKELY
+            return End(EndKind.TOPIC_DELETION, removal.place, sure, why)
         if len(act.topics) == 1 and not removal.subscribed:
             why = "all offsets of this topic went, and no others"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)

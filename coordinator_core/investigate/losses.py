@@ -17,9 +17,11 @@ from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import Topics
 
 REMOVED = frozenset({"offsets-deleted", "offsets-expired", "offsets-expired-while-active", "tombstones-without-a-rule"})
 """Codes of acts that took offsets of topics that are still there."""
+TOPIC_DELETED = "topic-deleted"
 _SHOWN = 8
 _WHAT = {
     EndKind.EXPIRY: "expired",
@@ -53,10 +55,14 @@ def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 
 def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
-    """The common end of removals. Where the topic is there now, a request that may have removed the groups is likelier
-    than its deletion."""
+    """The common end of removals. A topic that has the same id now was not deleted; where it is there now, a request
+    that may have removed the groups is likelier than its deletion."""
     end = removals[0].end
     assert end is not None
+    kinds = [one for one in (end.kind, *end.others) if one is not EndKind.TOPIC_DELETION]
+    if len(kinds) <= len(end.others) and all(_has_id_now(one, case.topics) for one in removals):
+        why = f"{end.why}; the topic has the same id now, so it was not deleted"
+        return replace(end, kind=kinds[0] if kinds else EndKind.NO_RULE, others=tuple(kinds[1:]), why=why)
     if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others or case.topics is None:
         return end
     keys = [removal.offset_key for removal in removals]
@@ -64,6 +70,14 @@ def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
         return end
     others = (end.kind, *(one for one in end.others if one is not EndKind.DELETE_GROUPS))
     return replace(end, kind=EndKind.DELETE_GROUPS, others=others)
+
+
+def _has_id_now(removal: Removal, topics: Topics | None) -> bool:
+    """Whether the topic has the id, after the removal, that the value had."""
+    if topics is None or 0 <= (topics.captured_at_ms or -1) < removal.place.timestamp_ms:
+        return False
+    topic_id = removal.value.topic_id
+    return topic_id is not None and topics.id_of(removal.offset_key.topic) == topic_id
 
 
 def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], missed: Sequence[Removal]) -> Explanation:
@@ -74,7 +88,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         bug = "KIP-211"
     read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
     skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
-    if kind is EndKind.TOPIC_DELETION:
+    if kind is EndKind.TOPIC_DELETION and not end.others:
         read_again, skipped = [], []  # A topic that is made again begins again.
     severity = Severity.WARNING if read_again or skipped else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
@@ -121,7 +135,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             f" The default retention, {default}, had passed before: the brokers keep offsets longer, or it was "
             f"{others}; the log does not decide."
         )
-    elif others and (kind is EndKind.TOPIC_DELETION or end is not first.end):
+    elif others and (kind is EndKind.TOPIC_DELETION or (end is not first.end and EndKind.TOPIC_DELETION in end.others)):
         again = "" if kind is EndKind.TOPIC_DELETION else " (it is there now)"
         verdict += f" Or it was {others}{again}: the log does not decide."
     if may_be_age := _may_be_age(first):
@@ -134,7 +148,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         code={
             EndKind.EXPIRY: "offsets-expired" if bug is None else "offsets-expired-while-active",
             EndKind.NO_RULE: "tombstones-without-a-rule",
-            EndKind.TOPIC_DELETION: "topic-deleted",
+            EndKind.TOPIC_DELETION: TOPIC_DELETED,
         }.get(kind, "offsets-deleted"),
         severity=severity,
         verdict=verdict,
@@ -220,7 +234,12 @@ def _now(
     can_put_back: bool,
 ) -> list[str]:
     now = []
-    if severity > Severity.INFO and can_put_back:
+    if severity > Severity.INFO and can_put_back and kind is EndKind.TOPIC_DELETION:
+        now.append(
+            "If the topic was not deleted, stop the consumers of the group and put the offsets back: "
+            + from_file(group.group_id)
+        )
+    elif severity > Severity.INFO and can_put_back:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)
@@ -321,8 +340,15 @@ def _missed(group: GroupHistory) -> list[Removal]:
     return missed
 
 
+def _is_of_another_topic(removal: Removal, version: Version) -> bool:
+    """Whether the topic was made again in between, as ids tell."""
+    ids = removal.value.topic_id, version.first.topic_id
+    return None not in ids and ids[0] != ids[1]
+
+
 def _set_back(group: GroupHistory, removal: Removal) -> Version | None:
-    """The first commit after the removal, if it is behind what was removed."""
+    """The first commit after the removal, if it is behind what was removed; a topic that is made again begins
+    again."""
     after = _first_after(group, removal)
     return after if after is not None and after.first.committed_offset < removal.value.committed_offset else None
 
@@ -337,4 +363,5 @@ def _set_ahead(group: GroupHistory, removal: Removal) -> Version | None:
 
 def _first_after(group: GroupHistory, removal: Removal) -> Version | None:
     versions = group.versions[removal.offset_key]
-    return next((one for one in versions if one.place.record_offset > removal.place.record_offset), None)
+    after = next((one for one in versions if one.place.record_offset > removal.place.record_offset), None)
+    return None if after is None or _is_of_another_topic(removal, after) else after

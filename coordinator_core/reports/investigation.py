@@ -11,6 +11,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
+from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.jsontext import fields_of
@@ -21,8 +22,7 @@ from coordinator_core.untrusted import cell, exact_row, shell_words, visible
 _CSV_LINES = 12
 _INFOS = 5
 _BEYOND_END = "committed-beyond-log-end"
-_WITHOUT_UNDO = frozenset({"topic-deleted", "group-took-over"})
-"""The topic is gone, or the values are those of another group."""
+_OF_ANOTHER_GROUP = "group-took-over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,10 @@ class Undo:
 
     def command(self, one: Explanation) -> str | None:
         """The command line; ``None`` where nothing is to be put back, or where no single one does."""
-        if not one.restore or not one.evidence or one.group_id is None or one.code in _WITHOUT_UNDO:
+        if not one.restore or not one.evidence or one.group_id is None or one.code == _OF_ANOTHER_GROUP:
             return None
+        if one.code == TOPIC_DELETED and one.severity is Severity.INFO:
+            return None  # The topic is gone, or nobody has read it again.
         partitions: dict[str, list[str]] = {}
         for key in sorted(one.restore):
             partitions.setdefault(key.topic, []).append(str(key.partition))

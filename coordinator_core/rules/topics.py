@@ -93,6 +93,11 @@ class Topics:
         names = self.names.to_pylist()
         return {topic_id: name for topic_id, name in zip(self.ids, names, strict=True) if topic_id}
 
+    def id_of(self, topic: str) -> str | None:
+        """The topic's id, where it is there and its id is known."""
+        at = self._by_name.get(topic)
+        return None if at is None else self.ids[at]
+
     @cached_property
     def have_ids(self) -> bool:
         """Whether all topics of clients are listed with their ids."""

@@ -272,6 +272,42 @@ def test_the_retention_of_a_capture_excludes_nothing(
     assert all(EXPIRED in (end.kind, *end.others) for end in found)
 
 
+@pytest.mark.parametrize(("other_id", "kind"), [(False, EndKind.NO_RULE), (True, TOPIC)])
+def test_a_topic_with_the_same_id_afterwards_was_not_deleted(other_id: bool, kind: EndKind, tmp_path: Path) -> None:
+    log = Log(topic_id="A" * 21 + "Q").generation("g", 1, Client("m-1")).commit("g", {("orders", 0): 500})
+    log.wait(MINUTE).tombstones("g", ("orders", 0)).wait(MINUTE)
+    log.topic_id = "B" * 21 + "Q" if other_id else log.topic_id
+    path = log.commit("g", {("orders", 0): 2}).write(tmp_path)
+    (end,) = ends(group_histories([path], "4.1.1")["g"])
+    assert end.kind is kind
+
+
+def removed_and_back(directory: Path, leader_epoch: int) -> Path:
+    """Groups a and b without members, which lose their offsets of ``orders`` at once and begin again, behind them."""
+    log = Log()
+    for group in "ab":
+        log.generation(group, 1, Client(group)).commit(group, {("orders", 0): 5000}, leader_epoch=leader_epoch)
+    log.wait(MINUTE)
+    for group in "ab":
+        log.generation(group, 2)
+    log.wait(5 * MINUTE)
+    for group in "ab":
+        log.wait(1).tombstones(group, ("orders", 0), with_group=True)
+    log.wait(MINUTE)
+    for group in "ab":
+        log.generation(group, 1, Client(group)).commit(group, {("orders", 0): 500}, leader_epoch=leader_epoch)
+    return log.write(directory)
+
+
+@pytest.mark.parametrize(("leader_epoch", "kinds"), [(0, (TOPIC, DELETED)), (7, (DELETED, TOPIC))])
+def test_a_leader_epoch_that_goes_on_speaks_against_the_deletion_of_the_topic(
+    leader_epoch: int, kinds: tuple[EndKind, ...], tmp_path: Path
+) -> None:
+    """Those of a topic that is made again begin at 0."""
+    groups = group_histories([removed_and_back(tmp_path, leader_epoch)], "3.9.2", retention_ms=7 * DAY)
+    assert {(end.kind, *end.others) for group in groups.values() for end in ends(group)} == {kinds}
+
+
 def test_a_log_that_ends_within_a_sweep_has_not_decided(tmp_path: Path) -> None:
     """The tombstones of a are not written yet: 3.9 writes a batch for each group."""
     log = Log()

@@ -28,7 +28,7 @@ from tests.history.further import TOPIC_ID
 from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, group_histories, modern_member
 from tests.history.reported import bumped, joins, leaves, owns, reset_of_assign
-from tests.history.test_causes import removed_together
+from tests.history.test_causes import removed_and_back, removed_together
 from tests.history.wider import cleaner_stopped, reset_undone, synced_over
 from tests.log.builders import build_batch
 
@@ -525,6 +525,34 @@ def test_a_topic_or_its_groups_were_deleted(
     assert (together["verdict"].index(ways[0]) < together["verdict"].index(ways[1])) == is_there
     assert together["verdict"].endswith(": the log does not decide.")
     assert any("--delete" in step for step in together["now"])
+
+
+@pytest.mark.parametrize(("leader_epoch", "code"), [(0, "topic-deleted"), (7, "offsets-deleted")])
+def test_what_a_request_may_have_taken_is_put_back(
+    leader_epoch: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The topic may be another one, then its consumers lost nothing: the log does not decide."""
+    rules = ["--kafka-version", "3.9.2", "--offsets-retention-ms", str(7 * DAY), "--format", "json"]
+    told = json.loads(out(capfd, str(removed_and_back(tmp_path, leader_epoch)), *rules, "--group", "a"))["explanations"]
+    (one,) = [one for one in told if one["severity"] != "info"]
+    assert (one["code"], one["severity"], one["restore"][0]["offset"]) == (code, "warning", 5000)
+    assert one["undo"] is not None
+    assert one["now"][0].startswith("If the topic was not deleted, stop") is (code == "topic-deleted")
+    assert "1 partition was read again from an earlier offset afterwards." in one["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "code"),
+    [(TOPIC_ID, "tombstones-without-a-rule"), ("B" * 21 + "Q", "topic-deleted"), (None, "topic-deleted")],
+)
+def test_a_topic_that_has_its_id_now_was_not_deleted(
+    topic_id: str | None, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(topic_id=TOPIC_ID).generation("g", 1, Client("m-1")).commit("g", {KEY: 500})
+    path = topics(log.wait(MINUTE).tombstones("g", KEY).write(tmp_path), (0, 600), topic_id=topic_id)
+    told = json.loads(out(capfd, str(path), "--kafka-version", "4.1.1", "--format", "json"))["explanations"]
+    assert code in {one["code"] for one in told}
+    assert ("the topic has the same id now" in told[0]["verdict"]) is (topic_id == TOPIC_ID)
 
 
 @pytest.mark.parametrize("alone", [True, False])
