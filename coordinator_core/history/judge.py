@@ -64,6 +64,15 @@ class _Act:
         return any(one.expired_ms_ago is None and one.age_ms is None for one in self.removals)
 
     @cached_property
+    def has_passed(self) -> bool:
+        """Whether all had an expire timestamp of their own that had just passed, whatever protected them."""
+        expiries = [one.value.expire_timestamp_ms for one in self.removals]
+        times = zip(self.removals, expiries, strict=True)
+        return None not in expiries and all(
+            0 <= one.place.timestamp_ms - (expiry or 0) <= _SWEEPS_MS for one, expiry in times
+        )
+
+    @cached_property
     def age_ms(self) -> int | None:
         return sweep_age(self.removals)
 
@@ -235,6 +244,8 @@ class Judge:
             as_well = tuple(EndKind(one) for one in Deleter if one in profile.deleters and not refused.get(one))
             return replace(self._by_expiry(removal, Certainty.POSSIBLE, why), others=as_well)
         expiry = None if self._would_end(group, act, removal, with_group=with_group) else self._expiry(act, removal)
+        if expiry is None and (by_old_rules := self._by_old_rules(act, removal)) is not None:
+            return by_old_rules
         is_unsure = expiry is not None and expiry.certainty is not Certainty.CERTAIN
         no_sweep = is_unsure and self._is_no_sweep(group, removal)
         if expiry is not None and no_sweep:
@@ -415,6 +426,16 @@ class Judge:
         partition, at = _moment(removal)
         beside = set().union(*(self._sweeps.get((partition, near), ()) for near in (at - 1, at, at + 1)))
         return bool(beside - {removal.offset_key.group_id})
+
+    def _by_old_rules(self, act: _Act, removal: Removal) -> End | None:
+        """KIP-211: brokers before 2.1, of which the log has records yet, let offsets of active groups expire."""
+        if not removal.had_members or removal.expired_ms_ago is not None or not act.has_passed:
+            return None
+        late = removal.place.timestamp_ms - (removal.value.expire_timestamp_ms or 0)
+        why = (
+            f"its own expire timestamp passed {span(late)} before; only brokers before 2.1 look at that in such a group"
+        )
+        return End(EndKind.EXPIRY, removal.place, Certainty.LIKELY, why, bug="KIP-211")
 
     def _rebalance_bug(self, group: _Past, removal: Removal, least_ms: int | None = None) -> End | None:
         """KAFKA-13636: a group that left Empty for a rebalance still had no subscribed topics, and its offsets

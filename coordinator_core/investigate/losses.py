@@ -102,7 +102,9 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         dropped = ", ".join(sorted({one.offset_key.topic for one in removals})[:_SHOWN])
         verdict += f" The group lived, but no member subscribed to {dropped} then."
     if bug is not None:
-        verdict += f" This is {bug} of Kafka {case.profile.release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
+        has_bug = BUGS[bug].fits(case.profile.release)
+        release = case.profile.release if has_bug else f"before {BUGS[bug].fixed_in}"
+        verdict += f" This is {bug} of Kafka {release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
     if read_again:
         verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
     if kind is EndKind.NO_RULE and (moved := _coordinator_moved(group, first)):
@@ -243,9 +245,11 @@ def _now(
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)
-    if bug is not None:
+    if bug is not None and not BUGS[bug].fits(case.profile.release):
+        now.append(f"Make sure that no broker is older than {BUGS[bug].fixed_in}: the others have no such bug.")
+    elif bug is not None:
         now.append(BUGS[bug].advice)
-    if bug == "KIP-211":
+    if bug == "KIP-211" and case.profile.expiry.clock is not Clock.GROUP:
         following = _next_due(group, case)
         if following is not None:
             now.append(

@@ -308,6 +308,19 @@ def test_a_leader_epoch_that_goes_on_speaks_against_the_deletion_of_the_topic(
     assert {(end.kind, *end.others) for group in groups.values() for end in ends(group)} == {kinds}
 
 
+@pytest.mark.parametrize(("late_ms", "kind"), [(3 * MINUTE, EXPIRED), (60 * MINUTE, TOPIC), (-3 * MINUTE, TOPIC)])
+def test_brokers_before_2_1_let_offsets_of_an_active_group_expire_which_newer_ones_keep(
+    late_ms: int, kind: EndKind, tmp_path: Path
+) -> None:
+    """The log goes on under the newer ones."""
+    log = Log(group_version=1, commit_version=1).generation("g", 1, Client("m-1")).commit("g", {("orders", 0): 500})
+    log.wait(DAY + late_ms).tombstones("g", ("orders", 0))
+    log.group_version, log.commit_version = 3, 3
+    path = log.wait(DAY).generation("g", 2, Client("m-2")).commit("g", {("orders", 0): 2}).write(tmp_path)
+    (end,) = ends(group_histories([path], "3.9.2")["g"])
+    assert (end.kind, end.bug) == (kind, "KIP-211" if kind is EXPIRED else None)
+
+
 def test_a_log_that_ends_within_a_sweep_has_not_decided(tmp_path: Path) -> None:
     """The tombstones of a are not written yet: 3.9 writes a batch for each group."""
     log = Log()

@@ -527,6 +527,22 @@ def test_a_topic_or_its_groups_were_deleted(
     assert any("--delete" in step for step in together["now"])
 
 
+def test_an_expiry_before_an_upgrade_is_told_as_that(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, Client("m-1")).commit(GROUP, {KEY: 500})
+    log.wait(DAY + 3 * MINUTE).tombstones(GROUP, KEY)
+    log.group_version, log.commit_version = 3, 3
+    log.wait(DAY).generation(GROUP, 2, Client("m-2")).commit(GROUP, {KEY: 2})
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--group", GROUP, "--format", "json"))
+    told = document["explanations"][0]
+    assert (told["code"], told["severity"], told["bug"]["id"]) == (
+        "offsets-expired-while-active",
+        "critical",
+        "KIP-211",
+    )
+    assert "This is KIP-211 of Kafka before 2.1: committed offsets of active" in told["verdict"]
+    assert not any("Next in line" in one or "upgrade to 2.1" in one for one in told["now"])
+
+
 @pytest.mark.parametrize(("leader_epoch", "code"), [(0, "topic-deleted"), (7, "offsets-deleted")])
 def test_what_a_request_may_have_taken_is_put_back(
     leader_epoch: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
