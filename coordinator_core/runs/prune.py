@@ -185,13 +185,17 @@ def _old_pins(place: str, keep: Keep, now_ms: int) -> list[Removal]:
 
 
 def _compared_with(run: str) -> Iterator[tuple[str, str]]:
-    """Window and id of the runs that findings about ``run`` compare it with."""
+    """Window and id of the runs that findings about ``run`` compare it with; ``UsageError`` as :func:`_latest`."""
     findings = beside(run, FINDINGS_DIRECTORY)
     if storage.stat(findings) is None:
         return
     for directory in storage.list_directory(findings):
         path = storage.join(directory.path, RECONCILIATION)
         if storage.exists(path):
-            previous = files.read_json(path)["previous"]
-            if previous is not None:
-                yield previous["window"], previous["run_id"]
+            try:
+                previous = files.read_json(path)["previous"]
+                named = None if previous is None else (str(previous["window"]), str(previous["run_id"]))
+            except (ValueError, KeyError, TypeError):
+                raise UsageError(f"{path} cannot be read: it names a run that must stay") from None
+            if named is not None:
+                yield named

@@ -106,6 +106,18 @@ def test_nothing_goes_while_the_latest_run_is_not_known(place: Path, capsys: pyt
     assert runs(place) == list(range(DAYS))
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"previous": 5}', '{"previous": {"window": "day-8"}}'])
+def test_nothing_goes_while_the_run_compared_with_is_not_known(
+    text: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = place.glob("c/day-9/_findings/r/*/reconciliation.json")
+    path.write_text(text)
+    before = sorted(place.rglob("*"))
+    assert regroup(["prune", str(place), "--cluster", "c", "--now-ms", str(NOW_MS), "--keep", "1"]) == ExitCode.USAGE
+    assert f"{path} cannot be read" in capsys.readouterr().err
+    assert sorted(place.rglob("*")) == before
+
+
 def test_a_file_among_the_windows_of_pins_is_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c/_pins/.DS_Store").write_text("x")
     pruned(place, "--keep", "3", "--kind", "pins", "--apply", capsys=capsys)
