@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from coordinator_core import storage
@@ -212,7 +211,7 @@ def _next_epoch(info: PartitionInfo) -> int:
     return NO_EPOCH if info.leader_epoch == NO_EPOCH else info.leader_epoch + 1
 
 
-def load_topology(path: str | Path) -> Topology:
+def load_topology(path: str) -> Topology:
     """The topology that :meth:`Topology.document` wrote to the file ``path``.
 
     Brokers, replicas and epochs may be missing, as in descriptions made by other tools; leaders may not.
@@ -220,7 +219,7 @@ def load_topology(path: str | Path) -> Topology:
     """
     try:
         # Beside a log it may be a pipe or a device.
-        document = parse_json(bytes(storage.read(str(path))))
+        document = parse_json(bytes(storage.read(path)))
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     try:

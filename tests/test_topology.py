@@ -103,8 +103,8 @@ def test_an_eligible_replica_leads_while_nobody_is_in_sync() -> None:
 
 def test_the_cluster_of_the_corpus_elects_as_predicted() -> None:
     expected = CORPUS / "k431-cluster" / "expected"
-    before = load_topology(expected / "before" / "topics.json")
-    after = load_topology(expected / "after-failover" / "topics.json")
+    before = load_topology(str(expected / "before" / "topics.json"))
+    after = load_topology(str(expected / "after-failover" / "topics.json"))
     predicted = before.without(3)
     assert before.offsets_partitions is not None
     assert after.offsets_partitions is not None
@@ -127,7 +127,7 @@ def test_a_topology_survives_its_file(tmp_path: Path) -> None:
     topology = replace(topology, topics={**topology.topics, "orders": other}, brokers=brokers)
     path = tmp_path / "topology.json"
     path.write_text(json.dumps(topology.document()))
-    assert load_topology(path) == topology
+    assert load_topology(str(path)) == topology
     assert topology.racks() == {"a": (2, 4), "b": (1, 3)}
 
 
@@ -153,13 +153,13 @@ def test_another_form_is_refused(tmp_path: Path, document: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(document)
     with pytest.raises(UsageError, match=r"t\.json: "):
-        load_topology(path)
+        load_topology(str(path))
 
 
 def test_brokers_may_be_known_from_the_assignment_only(tmp_path: Path) -> None:
     info = {"partition": 0, "leader": -1, "replicas": [3, 1]}
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"topics": {OFFSETS_TOPIC: {"partitionInfo": [info]}}}))
-    topology = load_topology(path)
+    topology = load_topology(str(path))
     assert sorted(topology.brokers) == [1, 3]
     assert only(topology).leader == NO_LEADER

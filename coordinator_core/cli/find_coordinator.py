@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_json, write_line
+from coordinator_core.cli.options import (
+    ExistingFile,
+    Format,
+    format_option,
+    offsets_partitions_option,
+    write_json,
+    write_line,
+)
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
 from coordinator_core.topology import NO_LEADER, load_topology
 from coordinator_core.untrusted import visible
@@ -16,13 +21,13 @@ from coordinator_core.untrusted import visible
 @click.argument("groups", nargs=-1, required=True)
 @click.option(
     "--topology",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=ExistingFile(),
     help="Topology of the cluster (JSON): leaders and number of offsets partitions.",
 )
 @offsets_partitions_option
 @format_option(Format.TEXT, Format.JSON)
 def find_coordinator_command(
-    groups: tuple[str, ...], topology: Path | None, offsets_topic_num_partitions: int | None, output_format: Format
+    groups: tuple[str, ...], topology: str | None, offsets_topic_num_partitions: int | None, output_format: Format
 ) -> None:
     """The offsets partition of each GROUP, and the broker that leads it when a topology is given."""
     infos = load_topology(topology).offsets_partitions if topology else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -79,7 +78,7 @@ def investigate_command(
     refuse_other_rules(snapshot)
     damage = directory_damage(snapshot, options.on_damage)
     profile = profile_of(snapshot, options)
-    brokers = None if topology is None else load_topology(Path(topology))
+    brokers = None if topology is None else load_topology(topology)
     if not groups and (size := size_of(snapshot)) > LARGE_BYTES:
         note(f"regroup: {size / 1e6:,.0f} MB are read in portions of groups, some MB a second; --group takes seconds")
     found = investigate(

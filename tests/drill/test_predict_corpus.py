@@ -40,7 +40,7 @@ def copies(broker_id: int) -> Mapping[int, Copy]:
 
 def predicted(scenario: str, moment: str, *broker_ids: int, **objectives: int) -> Prediction:
     """With the topology of that moment; the active controller was broker 1."""
-    topology = replace(load_topology(EXPECTED / moment / "topics.json"), active_controller_id=1)
+    topology = replace(load_topology(str(EXPECTED / moment / "topics.json")), active_controller_id=1)
     by_broker = {one: copies(one) for one in broker_ids}
     observed = [line for name in ("broker-1-startup", "broker-2-startup") for line in log_lines()[name]]
     situation = Situation(
@@ -194,7 +194,7 @@ def test_what_a_leader_lacks_is_unknown_without_its_copy() -> None:
 def test_groups_of_a_log_that_is_not_given_are_unknown() -> None:
     prediction = predicted("lose-brokers=3", "before", 1, rto_ms=60_000)
     assert prediction.verdict is Verdict.MET
-    topology = load_topology(EXPECTED / "before" / "topics.json")
+    topology = load_topology(str(EXPECTED / "before" / "topics.json"))
     situation = Situation(topology, cluster_logs({}, {}, topology), PROFILE, calibrated([], ""))
     blind = predict(situation, Scenario.parse("lose-brokers=3"), Objectives(60_000), predicted_at_ms=0)
     assert blind.groups == ()
