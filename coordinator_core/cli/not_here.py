@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from math import gcd
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ from coordinator_core.groups.hashing import (
 from coordinator_core.history.model import OriginKind
 from coordinator_core.history.origins import kind_of_group
 from coordinator_core.history.read import read_history
-from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Loader, Profile, every_profile
 from coordinator_core.replay.writer import KAFKA, redpanda_num_partitions
@@ -124,7 +124,7 @@ def elsewhere_of_log(
 ) -> tuple[str, ...]:
     """:func:`elsewhere` of a log that was not replayed whole: of ``snapshot``, which is that of ``paths``."""
     count = offsets_partitions(
-        paths, options, lambda: _placed(snapshot, options.on_damage), topology=topology, topics=topics
+        paths, options, lambda: groups_by_partition(snapshot, options), topology=topology, topics=topics
     )
     return elsewhere(group_id, {log.offsets_partition for log in snapshot.partitions}, count)
 
@@ -175,10 +175,12 @@ def _newest() -> Profile:
     return [one for one in every_profile() if one.loader is Loader.JAVA][-1]
 
 
-def _placed(snapshot: Snapshot, on_damage: OnDamage) -> Placed:
-    for merged in merged_partitions(snapshot, _newest(), on_damage=on_damage):
+def groups_by_partition(snapshot: Snapshot, options: ReplayOptions) -> Placed:
+    """Offsets partitions of a log that was not replayed, and the ids in each: of groups, and of committed and pending
+    offsets, which need no group."""
+    for merged in merged_partitions(snapshot, _newest(), on_damage=options.on_damage, cache=options.fold_cache):
         partition = merged[0]
         group_ids = set(partition.groups)
-        for block in partition.offsets.blocks():
+        for block in chain(partition.offsets.blocks(), (partition.pending,)):
             group_ids.update(pc.unique(block["group_id"]).to_pylist())
         yield partition.offsets_partition, sorted(group_ids)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
+from coordinator_core.cli.not_here import groups_by_partition, offsets_partitions
+from coordinator_core.cli.options import (
+    ExistingFile,
+    Format,
+    ReplayOptions,
+    format_option,
+    replay_options,
+    write_json,
+    write_line,
+)
+from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import log_words
 from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.groups.model import LoadFailure
+from coordinator_core.ingest.unknown import is_unknown, refuse_records
 from coordinator_core.investigate.words import count
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.reports.describe import Selection, describe
-from coordinator_core.restore.rescue import Stuck, repair, stuck_partitions
-from coordinator_core.topology import NO_LEADER, load_topology
+from coordinator_core.restore.rescue import RepairError, Stuck, repair, stuck_partitions
+from coordinator_core.topology import NO_LEADER, Topology, load_topology
 from coordinator_core.untrusted import exact_row, shell_words, visible
 
-_TOPOLOGY = "topology.json"
 _SHOWN = 12
 _MENDED: Mapping[str | None, str] = {
     "KAFKA-9065": "without its empty last segment",
@@ -35,7 +45,11 @@ _MENDED: Mapping[str | None, str] = {
 @click.command("rescue")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
 @click.option(
-    "--topology", type=click.Path(path_type=Path), metavar="FILE", help="topology.json of the cluster: who leads."
+    "--topology",
+    "topology_file",
+    type=ExistingFile(),
+    metavar="FILE",
+    help="topology.json of the cluster: who leads. [default: beside the log]",
 )
 @click.option(
     "--repair", "repaired", metavar="DIR", help="Write the partitions without the records that stop the load."
@@ -45,7 +59,7 @@ _MENDED: Mapping[str | None, str] = {
 @format_option(Format.TEXT, Format.JSON)
 def rescue_command(
     paths: tuple[str, ...],
-    topology: Path | None,
+    topology_file: str | None,
     repaired: str | None,
     names_file: str | None,
     output_format: Format,
@@ -60,53 +74,75 @@ def rescue_command(
         raise UsageError("rescue needs --kafka-version: the release of the broker that does not load")
     refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
-    leaders, partitions = _leaders(paths, topology)
-    partitions = options.offsets_topic_num_partitions or partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    if repaired is not None:
+        refuse_records(snapshot)
+    topology_file = topology_file or found_beside(paths).topology
+    topology = None if topology_file is None else load_topology(topology_file)
+    leaders = _leaders(topology)
+
+    @functools.cache
+    def placed() -> dict[int, Collection[str]]:
+        return dict(groups_by_partition(snapshot, options))
+
+    count = offsets_partitions(paths, options, lambda: placed().items(), topology=topology)
+    number = None if count.told_by is None else count.number
     damage: list[Damage] = []
     found = stuck_partitions(
         snapshot,
         profile,
-        partitions,
+        number,
+        lambda: chain.from_iterable(placed().values()),
         on_damage=options.on_damage,
         damage=damage,
         cache=options.fold_cache,
         leaders=leaders,
     )
     warn_about_damage(damage, options.on_damage)
-    dropped = {} if repaired is None else _repair(snapshot, found, profile, repaired)
+    dropped: dict[int, list[LoadFailure]] = {}
+    unproved: RepairError | None = None
+    try:
+        if repaired is not None:
+            dropped = _repair(snapshot, found, profile, repaired, options.on_damage)
+    except RepairError as error:
+        # The other ways out are told all the same.
+        unproved = error
     if names_file is not None:
         storage.write_text(names_file, (f"{exact_row(pair)}\n" for one in found for pair in one.names.items()))
     if output_format is Format.JSON:
         document = {
             "profile": profile.label,
-            "offsets_partitions": partitions,
-            "partitions": [_document(one, snapshot, profile, options.now_ms, leaders, dropped) for one in found],
+            "partial": bool(damage),
+            "offsets_partitions": number,
+            "partitions": [
+                _document(one, snapshot, profile, options.now_ms, bool(damage), leaders, dropped) for one in found
+            ],
         }
         write_json(document)
     else:
-        for line in _text(found, profile, log_words(paths, profile, options.on_damage), leaders, dropped, repaired):
+        can_repair = unproved is None and not any(map(is_unknown, snapshot.damage))
+        words = log_words(paths, profile, options.on_damage)
+        for line in _text(found, profile, words, leaders, dropped, repaired, can_repair, number is not None):
             write_line(visible(line))
+    if unproved is not None:
+        raise unproved
     return ExitCode.FINDINGS if found else ExitCode.CLEAN
 
 
-def _leaders(paths: Sequence[str], topology: Path | None) -> tuple[dict[int, int], int | None]:
-    """Leaders of the offsets partitions and their number, from the topology given or from that of a capture."""
-    if topology is None:
-        own = [Path(path) / _TOPOLOGY for path in paths if storage.is_local(path)]
-        topology = next((path for path in own if path.is_file()), None)
-    infos = None if topology is None else load_topology(topology).offsets_partitions
-    if not infos:
-        return {}, None
-    return {one.partition: one.leader for one in infos if one.leader != NO_LEADER}, len(infos)
+def _leaders(topology: Topology | None) -> dict[int, int]:
+    """Leaders of the offsets partitions, as far as they are known."""
+    infos = None if topology is None else topology.offsets_partitions
+    return {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
 
 
-def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output: str) -> dict[int, list[LoadFailure]]:
+def _repair(
+    snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output: str, on_damage: OnDamage
+) -> dict[int, list[LoadFailure]]:
     stuck = {one.offsets_partition for one in found}
     if not stuck:
         return {}
     with storage.new_directory(output) as staging:
         return {
-            log.offsets_partition: repair(log, profile, staging)
+            log.offsets_partition: repair(log, profile, staging, on_damage=on_damage)
             for log in snapshot.partitions
             if log.offsets_partition in stuck
         }
@@ -117,6 +153,7 @@ def _document(
     snapshot: Snapshot,
     profile: Profile,
     now_ms: int,
+    partial: bool,
     leaders: dict[int, int],
     dropped: dict[int, list[LoadFailure]],
 ) -> dict[str, Any]:
@@ -124,7 +161,7 @@ def _document(
         [stuck.state],
         profile=profile,
         now_ms=now_ms,
-        partial=False,
+        partial=partial,
         known_topic_names=snapshot.topic_names,
         selection=Selection(),
     )
@@ -148,6 +185,8 @@ def _text(
     leaders: dict[int, int],
     dropped: dict[int, list[LoadFailure]],
     repaired: str | None,
+    can_repair: bool,
+    has_number: bool,
 ) -> Iterator[str]:
     if not found:
         yield f"{profile.label} loads every partition"
@@ -163,11 +202,16 @@ def _text(
         yield f"broker {broker}: {count(len(some), 'partition')}, {concerned}"
     for one in found:
         yield ""
-        yield from _partition(one, log, dropped.get(one.offsets_partition), repaired)
+        yield from _partition(one, log, dropped.get(one.offsets_partition), repaired, can_repair, has_number)
 
 
 def _partition(
-    stuck: Stuck, log: Sequence[str], dropped: Sequence[LoadFailure] | None, repaired: str | None
+    stuck: Stuck,
+    log: Sequence[str],
+    dropped: Sequence[LoadFailure] | None,
+    repaired: str | None,
+    can_repair: bool,
+    has_number: bool,
 ) -> Iterator[str]:
     stop, number = stuck.stop, stuck.offsets_partition
     at = "its end" if stop.record_offset is None else f"record {stop.record_offset}"
@@ -192,11 +236,13 @@ def _partition(
         yield from (f"      record {one.record_offset}: {visible(one.detail)}" for one in dropped[:_SHOWN])
         if len(dropped) > _SHOWN:
             yield f"      and {len(dropped) - _SHOWN} more"
-    elif stuck.refused or stop.never_ends:
+    elif can_repair and (stuck.refused or stop.never_ends):
         how = f"without {count(len(stuck.refused), 'record')}" if stuck.refused else _MENDED[stop.bug]
         yield f"  - a repaired partition for the stopped broker, {how}: --repair DIR"
     if stop.never_ends:
         yield "  - other names only where other brokers lead: this load keeps all partitions of its broker waiting"
+    if not has_number:
+        yield "  - other names, once the number of offsets partitions is given: --offsets-topic-num-partitions N"
     if stuck.names:
         old, new = next(iter(stuck.names.items()))
         words = ["regroup", "restore", "plan", *log, "--group", old, "--map-group", f"{old}={new}"]

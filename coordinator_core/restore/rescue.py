@@ -7,7 +7,7 @@ is gone: ``CoordinatorLoaderImpl`` gives up, and nothing tries again before the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,8 +39,9 @@ class Stuck:
     """An offsets partition that ``stop`` keeps from loading. ``refused``: all records that the loader would stop at.
 
     ``state`` is the state of the log, read on behind them. ``loaded_by`` are the profiles of the table of releases that
-    load it. ``names`` has for each group the nearest new name that hashes to a partition that loads; it is empty where
-    none does. A load that never ends keeps all partitions of its broker from being loaded.
+    load it. ``names`` has for each group the nearest new name that hashes to a partition that loads and that no group
+    of the snapshot has; it is empty where none does. A load that never ends keeps all partitions of its broker from
+    being loaded.
     """
 
     offsets_partition: int
@@ -54,15 +55,20 @@ class Stuck:
 def stuck_partitions(
     snapshot: Snapshot,
     profile: Profile,
-    offsets_partitions: int,
+    offsets_partitions: int | None,
+    group_ids: Callable[[], Iterable[str]],
     *,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     cache: FoldCache | None = None,
     leaders: Mapping[int, int] | None = None,
 ) -> list[Stuck]:
-    """The partitions that ``profile`` does not load, in order; ``leaders`` are brokers by offsets partition, as far as
-    they are known. Raises as ``replay_snapshot`` does."""
+    """The partitions that ``profile`` does not load, in order.
+
+    There are no names where ``offsets_partitions`` is ``None``: their number is not known. ``group_ids`` tells all ids
+    in the snapshot, which are no new names. ``leaders`` are brokers by offsets partition, as far as they are known.
+    Raises as ``replay_snapshot`` does.
+    """
     (mine,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, cache=cache)
     numbers = {one.offsets_partition for one in mine.partitions if one.stop is not None}
     part = replace(snapshot, partitions=tuple(log for log in snapshot.partitions if log.offsets_partition in numbers))
@@ -72,15 +78,20 @@ def stuck_partitions(
     asked = [profile, *(one for one in every_profile() if one != profile)]
     found = loads(part, profile, asked, on_damage=on_damage, damage=[], cache=cache)
     states = replay_snapshot(part, profile, on_damage=on_damage, damage=[], cache=cache)
-    healthy = set(range(offsets_partitions)) - numbers
+    healthy = set(range(offsets_partitions or 0)) - numbers
     leaders = leaders or {}
     held_up = {leaders.get(one.offsets_partition) for one in mine.partitions if one.stop and one.stop.never_ends}
     if None in held_up:
         healthy = set()
     elif held_up:
         healthy = {number for number in healthy if leaders.get(number) not in {*held_up, None}}
+    taken = {*group_ids(), *(group_id for state in states for group_id in state.groups)} if healthy else set()
     return [
-        _stuck(state, [(load.profiles, load.partitions[at].stop) for load in found], healthy, offsets_partitions)
+        _stuck(
+            state,
+            [(load.profiles, load.partitions[at].stop) for load in found],
+            new_names(state.groups, taken, healthy, offsets_partitions or 0),
+        )
         for at, state in enumerate(states)
     ]
 
@@ -88,8 +99,7 @@ def stuck_partitions(
 def _stuck(
     state: PartitionState,
     stops: Sequence[tuple[tuple[Profile, ...], Stop | None]],
-    healthy: Collection[int],
-    offsets_partitions: int,
+    names: dict[str, str],
 ) -> Stuck:
     stop = stops[0][1]
     assert stop is not None
@@ -104,16 +114,20 @@ def _stuck(
                 key=lambda profile: (profile.release, profile.coordinator),
             )
         ),
-        new_names(state.groups, healthy, offsets_partitions),
+        names,
     )
 
 
-def new_names(group_ids: Collection[str], healthy: Collection[int], offsets_partitions: int) -> dict[str, str]:
-    """For each group ``GROUP-1``, ``GROUP-2`` … : the first that is no group here and hashes to a healthy partition."""
+def new_names(
+    group_ids: Collection[str], taken: set[str], healthy: Collection[int], offsets_partitions: int
+) -> dict[str, str]:
+    """For each group ``GROUP-1``, ``GROUP-2`` … : the first that is not ``taken`` and hashes to a healthy partition.
+
+    The new names are then taken, too.
+    """
     found: dict[str, str] = {}
     if not healthy:
         return found
-    taken = set(group_ids)
     for group_id in sorted(group_ids):
         number = 1
         while (name := f"{group_id}-{number}") in taken or partition_for(name, offsets_partitions) not in healthy:
@@ -123,17 +137,20 @@ def new_names(group_ids: Collection[str], healthy: Collection[int], offsets_part
     return found
 
 
-def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFailure]:
+def repair(
+    log: PartitionLog, profile: Profile, directory: Path, *, on_damage: OnDamage = OnDamage.FAIL
+) -> list[LoadFailure]:
     """Write the partition without the records that ``profile`` refuses; these records.
 
     An empty last segment and batches too large for it, at which its loads never end, are left out and compressed. The
-    rest is as it was: offsets, batches, markers. :class:`RepairError` when the remaining log does not load or has other
-    committed offsets than the log read on behind the refused records; ``directory`` is then of no use.
+    rest is as it was, as far as ``on_damage`` reads it: offsets, batches, markers. :class:`RepairError` when the
+    remaining log does not load or has other committed offsets than the log read on behind the refused records;
+    ``directory`` is then of no use.
     """
-    (before,) = _replayed(log, profile)
+    (before,) = _replayed(log, profile, on_damage)
     dropped = list(before.load_failures)
     for _ in range(_ROUNDS):
-        current = _written(log, {failure.record_offset for failure in dropped}, profile, directory)
+        current = _written(log, {failure.record_offset for failure in dropped}, profile, directory, on_damage)
         (state,) = _replayed(current, profile)
         if not state.load_failures:
             break
@@ -148,17 +165,20 @@ def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFai
     return sorted(dropped)
 
 
-def _replayed(log: PartitionLog, profile: Profile) -> list[PartitionState]:
-    return replay_snapshot(Snapshot((), (log,), (), (), {}), profile, damage=[], whole_metadata=False)
+def _replayed(log: PartitionLog, profile: Profile, on_damage: OnDamage = OnDamage.FAIL) -> list[PartitionState]:
+    of_log = Snapshot((), (log,), (), (), {})
+    return replay_snapshot(of_log, profile, on_damage=on_damage, damage=[], whole_metadata=False)
 
 
-def _written(log: PartitionLog, dropped: Collection[int], profile: Profile, directory: Path) -> PartitionLog:
+def _written(
+    log: PartitionLog, dropped: Collection[int], profile: Profile, directory: Path, on_damage: OnDamage
+) -> PartitionLog:
     if not profile.ends_at_empty_read and has_empty_tail(log):
         log = replace(log, segments=tuple(segment for segment in log.segments if segment.size))
     place = directory / f"__consumer_offsets-{log.offsets_partition}"
     place.mkdir(parents=True, exist_ok=True)
     data: dict[int, bytearray] = {segment.base_offset: bytearray() for segment in log.segments}
-    for segment, batch, records in read_records(log):
+    for segment, batch, records in read_records(log, on_damage=on_damage):
         gone = {record.offset for record in records} & set(dropped)
         if not gone:
             is_large = batch.size > LOAD_BUFFER_BYTES and not profile.grows_load_buffer

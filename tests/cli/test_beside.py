@@ -253,3 +253,14 @@ def test_predict_finds_the_topology(tmp_path: Path, capfd: pytest.CaptureFixture
     (tmp_path / "capture/topology.json").unlink()
     assert run(["drill", "predict", snapshot, *RELEASE, *NOW, *scenario]) == 2
     assert "--topology FILE" in capfd.readouterr().err
+
+
+def test_files_beside_a_log_are_found_by_uri_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    uri = Path(capture(tmp_path / "capture", *HEALTHY)).as_uri()
+    answer(capfd, "investigate", uri, *RELEASE, *NOW)
+    named = ["--topology", f"{uri}/topology.json"]
+    document, _ = answer(capfd, "find-coordinator", "g", *named)
+    assert document == [{"group_id": "g", "offsets_partition": 0, "leader": 1}]
+    for given in ([], named):
+        document, _ = answer(capfd, "rescue", uri, *RELEASE, *NOW, *given)
+        assert document["offsets_partitions"] == 1

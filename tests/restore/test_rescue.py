@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.cli import rescue as cli_rescue
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
+from coordinator_core.restore.rescue import RepairError
 from coordinator_core.runs.local import replay_snapshot
 from tests.cases import CORPUS
 from tests.groups.test_java_loader import GROUP_KEY, assignment, member_key, with_member
 from tests.lifecycle.failing_logs import write_log
 from tests.lifecycle.test_loads import snapshot_of
-from tests.replay.histories import GROUP, History
+from tests.replay.histories import GROUP, History, OffsetKey
 
 Json = dict[str, Any]
 PARTITIONS = 3
@@ -89,6 +91,88 @@ def test_a_repaired_partition_loads_with_the_same_offsets(
     assert sum(new.record_counts.values()) == sum(old.record_counts.values()) - 1
     assert rescued(capfd, output, "--kafka-version", release, code=ExitCode.CLEAN)["partitions"] == []
     assert run(["rescue", str(tmp_path / "log"), "--kafka-version", release, "--repair", str(output)]) == ExitCode.USAGE
+
+
+def test_a_damaged_partition_is_repaired_as_it_was_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, output = tmp_path / "log", tmp_path / "repaired"
+    batches = downgraded().commit(7).batches
+    torn = bytearray(batches[-1])
+    torn[-1] ^= 1
+    snapshot_of(log, [*batches[:-1], bytes(torn)], partition=HOME)
+    rules = ("--kafka-version", "4.3.1")
+    assert run(["rescue", str(log), *rules]) == ExitCode.DAMAGED_INPUT
+    document = rescued(capfd, log, *rules, "--partial", "--repair", output, code=ExitCode.FINDINGS)
+    assert document["partial"] is True
+    (partition,) = document["partitions"]
+    assert partition["dropped"] == partition["refused"] != []
+    assert partition["groups"][0]["offsets"][0]["committed_offset"] == 6
+    document = rescued(capfd, output, *rules, code=ExitCode.CLEAN)
+    assert (document["partial"], document["partitions"]) == (False, [])
+
+
+def test_a_repair_that_is_not_proved_hides_no_other_way_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repair(*_: object, **__: object) -> None:
+        raise RepairError("offsets partition 1: without the refused records committed offsets are others")
+
+    monkeypatch.setattr(cli_rescue, "repair", repair)
+    snapshot_of(tmp_path / "log", downgraded().batches, partition=HOME)
+    output = tmp_path / "repaired"
+    given = ["rescue", str(tmp_path / "log"), "--kafka-version", "4.3.1", "--repair", str(output)]
+    assert run([*given, "--offsets-topic-num-partitions", str(PARTITIONS)]) == ExitCode.APPLY_FAILED
+    out, err = capfd.readouterr()
+    assert "committed offsets are others" in err
+    assert "a release that loads it" in out
+    assert f"--map-group {GROUP}={GROUP}-" in out
+    assert "--repair" not in out
+    assert not output.exists()
+
+
+def test_a_new_name_is_that_of_no_group_in_any_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Offsets need no group, and those of an open transaction show in no list."""
+    snapshot_of(tmp_path / "log", downgraded().batches, partition=HOME)
+    used = [name for number in range(1, 20) if partition_for(name := f"{GROUP}-{number}", PARTITIONS) != HOME]
+    committed, open_one, free = used[:3]
+    for name, history in {
+        committed: History().commit(7, OffsetKey(committed, "t", 0)),
+        open_one: History().commit(7, OffsetKey(open_one, "t", 0), producer_id=1),
+    }.items():
+        snapshot_of(tmp_path / name, history.batches, partition=partition_for(name, PARTITIONS))
+    logs = [tmp_path / name for name in ("log", committed, open_one)]
+    document = rescued(capfd, *logs, "--kafka-version", "4.3.1", code=ExitCode.FINDINGS)
+    assert document["partitions"][0]["names"] == {GROUP: free}
+
+
+def test_the_number_of_partitions_is_that_of_other_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As groups lie, or as the topology beside the log directory of a partition tells; else there are no new names."""
+    snapshot_of(tmp_path / "log", downgraded().batches, partition=HOME)
+    alone = tmp_path / f"log/__consumer_offsets-{HOME}"
+    given = ["rescue", "--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
+
+    def told(path: Path) -> tuple[int | None, dict[str, str]]:
+        assert run([*given, str(path), "--format", "json"]) == ExitCode.FINDINGS
+        document: Json = json.loads(capfd.readouterr().out)
+        return document["offsets_partitions"], document["partitions"][0]["names"]
+
+    infos = [{"partition": number, "leader": 1} for number in range(PARTITIONS)]
+    topology = tmp_path / "log/topology.json"
+    topology.write_text(json.dumps({"topics": {"__consumer_offsets": {"partitionInfo": infos}}}))
+    for path in (tmp_path / "log", alone):
+        number, names = told(path)
+        assert number == PARTITIONS
+        assert partition_for(names[GROUP], PARTITIONS) != HOME
+    topology.unlink()
+    history = History()
+    for name in map(str, range(50)):
+        if partition_for(name, PARTITIONS) == HOME + 1:
+            history.commit(1, OffsetKey(name, "t", 0))
+    snapshot_of(tmp_path / "log", history.batches, partition=HOME + 1)
+    assert told(tmp_path / "log")[0] == PARTITIONS
+    snapshot_of(tmp_path / "odd", downgraded().batches, partition=60)
+    assert told(tmp_path / "odd") == (None, {})
+    assert run([*given, str(tmp_path / "odd")]) == ExitCode.FINDINGS
+    assert "other names, once the number of offsets partitions is given" in capfd.readouterr().out
 
 
 def test_new_names_are_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
