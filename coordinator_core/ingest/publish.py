@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.ingest.framing import frame, window
-from coordinator_core.ingest.rows import BadRowsError, Rows, parquet_files, read_rows
+from coordinator_core.ingest.rows import BadRowsError, Int64s, Rows, parquet_files, read_rows
 from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import RECORDS_FILE
 from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
@@ -155,13 +155,7 @@ def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, A
     first_missing = runs[0].first_missing
     for before, run in pairwise(runs):
         if run.first <= before.last:
-            raise BadRowsError(
-                run.path,
-                run.first_row,
-                "duplicate_offset",
-                f"partition {run.partition}, offset {run.first}; offsets {before.first} to {before.last} are "
-                f"in {before.path}, too",
-            )
+            raise _overlap(before, run)
         if first_missing is None:
             first_missing = before.last + 1 if run.first > before.last + 1 else run.first_missing
     first, last = runs[0].first, runs[-1].last
@@ -186,6 +180,29 @@ def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, A
         "detail": detail,
     }
     return row | {"unknown": unknown}
+
+
+def _overlap(before: _Run, run: _Run) -> BadRowsError:
+    """The error for two files whose offsets of a partition overlap: an offset is in both, or they only interleave."""
+    (rows, ours), (_, theirs) = (_from_to(one, run.first, before.last) for one in (run, before))
+    both, places, _ = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    if len(both):
+        said = f"partition {run.partition}, offset {both[0]} is in {before.path}, too"
+        return BadRowsError(run.path, int(rows[places[0]]), "duplicate_offset", said)
+    said = (
+        f"partition {run.partition}, offsets {run.first} to {run.last} interleave with offsets {before.first} to "
+        f"{before.last} of {before.path}; sort the rows by partition and offset before they are written"
+    )
+    return BadRowsError(run.path, run.first_row, "overlapping_files", said)
+
+
+def _from_to(run: _Run, first: int, last: int) -> tuple[Int64s, Int64s]:
+    """Rows of the offsets ``first`` to ``last``, and these offsets."""
+    none = np.zeros(0, np.int64)
+    parts = [(rows.row, rows.offset) for rows in read_rows(run.path) if rows.partition == run.partition]
+    row, offset = (np.concatenate(each) for each in zip((none, none), *parts, strict=True))
+    inside = (first <= offset) & (offset <= last)
+    return row[inside], offset[inside]
 
 
 def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[str, str]:

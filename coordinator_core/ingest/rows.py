@@ -19,7 +19,7 @@ from coordinator_core import storage
 from coordinator_core.errors import ExitCode, RegroupError, UsageError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import OFFSETS_TOPIC
-from coordinator_core.untrusted import INT32_END, INT64_END
+from coordinator_core.untrusted import INT32_END, INT64_END, is_utf8
 
 ROWS_PER_READ = 4096
 
@@ -96,7 +96,7 @@ class Rows:
 def parquet_files(paths: Sequence[str]) -> list[str]:
     """The files that ``paths`` name, and those below directories, as Spark lays them out; sorted by path.
 
-    Raises ``UsageError`` for a path that is not there, and for a directory without such files.
+    Raises ``UsageError`` for a path that is not there or not UTF-8, and for a directory without such files.
     """
     found = []
     for path in paths:
@@ -107,6 +107,9 @@ def parquet_files(paths: Sequence[str]) -> list[str]:
         if not below:
             raise UsageError(f"{path}: no Parquet file in it")
         found += below
+    for path in found:
+        if not is_utf8(path):
+            raise UsageError(f"{path}: a path that is not UTF-8; give the file another name")
     return sorted(dict.fromkeys(found))
 
 

@@ -295,8 +295,34 @@ def test_an_offset_in_two_files(tmp_path: Path, regroup: Command) -> None:
         "import-records", tmp_path, "--output", tmp_path / "log", "--isolation-level", "read_committed"
     )
     assert code == 3
-    assert f"{tmp_path}/b.parquet: row 1: duplicate_offset: partition 0, offset 5; " in err
-    assert f"offsets 0 to 5 are in {tmp_path}/a.parquet, too" in err
+    assert (
+        f"{tmp_path}/b.parquet: row 1: duplicate_offset: partition 0, offset 5 is in {tmp_path}/a.parquet, too" in err
+    )
+
+
+def test_files_whose_offsets_interleave(tmp_path: Path, regroup: Command) -> None:
+    """No offset is in both; one that is comes behind others that are not."""
+    write(tmp_path / "a.parquet", [row(0), row(4, partition=1), row(4), row(8)])
+    arguments = ["import-records", tmp_path, "--output", tmp_path / "log", *READ_COMMITTED]
+    write(tmp_path / "b.parquet", [row(2), row(6)])
+    code, _, err = regroup(*arguments)
+    assert code == 3
+    said = f"partition 0, offsets 2 to 6 interleave with offsets 0 to 8 of {tmp_path}/a.parquet; sort the rows"
+    assert f"{tmp_path}/b.parquet: row 0: overlapping_files: {said}" in err
+    write(tmp_path / "b.parquet", [row(2), row(8), row(9)])
+    code, _, err = regroup(*arguments)
+    assert code == 3
+    assert (
+        f"{tmp_path}/b.parquet: row 1: duplicate_offset: partition 0, offset 8 is in {tmp_path}/a.parquet, too" in err
+    )
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_file_name_that_is_not_utf8(tmp_path: Path, regroup: Command) -> None:
+    write(tmp_path / "a.parquet", [row(0)]).rename(tmp_path / "\udcff.parquet")
+    code, _, err = regroup("import-records", tmp_path, "--output", tmp_path / "log", *READ_COMMITTED)
+    assert code == 2
+    assert f"{tmp_path}/\\udcff.parquet: a path that is not UTF-8" in err
 
 
 def test_a_file_cut_at_any_length(tmp_path: Path, regroup: Command) -> None:
