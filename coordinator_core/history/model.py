@@ -179,6 +179,14 @@ class Removal:
     end: End | None = None
 
 
+class Bare(NamedTuple):
+    """A tombstone of which the log has nothing before: the cleaner has taken the value of ``offset_key``, or the
+    records of the group itself (``None``)."""
+
+    offset_key: OffsetKey | None
+    place: Place
+
+
 class ChangeKind(StrEnum):
     GENERATION = "generation"
     EPOCH = "epoch"
@@ -282,6 +290,7 @@ class GroupHistory:
     is_streams: bool = False
     """Some of the ``changes`` are of a streams group."""
     removals: list[Removal] = field(default_factory=list)
+    bare: list[Bare] = field(default_factory=list)
     dropped: int = 0
     """Commits of aborted transactions."""
     aborts: Aborts | None = None

@@ -21,6 +21,7 @@ from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
     Aborts,
+    Bare,
     Change,
     ChangeKind,
     Deletions,
@@ -300,13 +301,15 @@ class HistoryReader:
             group, before = replayer.group(key.group_id), replayer.committed(key)
             self._deletions.add(record.timestamp_ms, key.group_id, key.topic)
             removal = None if before is None else self._removal(batch, place, key, before, group)
+            history = self._group(key.group_id)
+            if before is None and self._has_cleaned and not self._has_committed(key):
+                history.bare.append(Bare(key, place))
             replayer.replay_data(batch, records, record, meaning)
             for pending in self._pending.values():
                 if self._profile.tombstone_drops_pending and pending.pop(key, None) is not None:
                     self._pending_dropped[key.group_id] = record.timestamp_ms
             if removal is not None and replayer.committed(key) is None:
                 self._removals.remove(removal)
-                history = self._group(key.group_id)
                 history.removals.append(removal)
                 # The cause is judged when everything is read; where the value ended is known now.
                 history.versions[key][-1].end = removal.end = End(EndKind.NO_RULE, place)
@@ -314,6 +317,16 @@ class HistoryReader:
         self._commit(batch, records, record, place, key, meaning.key_type, meaning.version or 0, meaning.value)
         if record.key is not None and len(record.key) <= _LONG_NAMES:
             self._known_keys.setdefault(record.key, _KnownKey(key, meaning.key_type, self._decoders[meaning.key_type]))
+
+    @property
+    def _has_cleaned(self) -> bool:
+        """Whether records before this batch are gone."""
+        return self._history.missing > 0 or self._history.first_offset > 0
+
+    def _has_committed(self, key: OffsetKey) -> bool:
+        """Whether a commit of the offset key was read, in an open transaction or not."""
+        pending = any(key in commits for commits in self._pending.values())
+        return pending or key in self._group(key.group_id).versions
 
     def _commit(
         self,
@@ -440,6 +453,8 @@ class HistoryReader:
         history = self._group(group_id)
         if record.value is None:
             self._deletions.add(place.timestamp_ms, group_id, None)
+            if before is None and self._has_cleaned and not history.changes:
+                history.bare.append(Bare(None, place))
             if before is None or (record.key_type in _EPOCH_TYPES and isinstance(before, ClassicGroup)):
                 return
             change = Change(ChangeKind.DELETED, place, generation_of(before), left=members)

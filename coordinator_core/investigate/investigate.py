@@ -25,6 +25,7 @@ from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import batched, read_deletions, read_history
 from coordinator_core.investigate.anew import explain_anew
 from coordinator_core.investigate.beginnings import explain_beginnings
+from coordinator_core.investigate.cleaned import explain_cleaned
 from coordinator_core.investigate.crowds import explain_crowds
 from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
@@ -282,6 +283,7 @@ def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation
 
 def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_losses(group, case)
+    yield from explain_cleaned(group, case)
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
     yield from explain_ownership(group, case)

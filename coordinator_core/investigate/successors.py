@@ -48,20 +48,23 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
         for group in history.groups.values():
             birth = birth_of(group)
             first = _first_commits(group)
-            if birth is None or birth.place.timestamp_ms - history.first_ms < HOUR_MS or not first:
+            if birth is None or birth.place.timestamp_ms - history.first_ms < HOUR_MS or not first or group.bare:
                 continue
+            # What the cleaner has removed may have been of an earlier group of this id.
+            is_whole = not history.missing and not history.first_offset
+            so_far = "" if is_whole else ", as far as this log still tells"
             began = ", ".join(f"{key.topic}-{key.partition} at {one.first.committed_offset}" for key, one in first[:4])
             yield Explanation(
                 "group-is-new",
                 Severity.INFO,
-                f"{group.group_id} is new: its first generation is of {moment(birth.place.timestamp_ms)} (record "
-                f"{birth.place.record_offset}), and the log goes back to {moment(history.first_ms)}. Its consumers "
-                f"began at auto.offset.reset; first commits: {began}.",
+                f"{group.group_id} is new{so_far}: its first generation is of {moment(birth.place.timestamp_ms)} "
+                f"(record {birth.place.record_offset}), and the log goes back to {moment(history.first_ms)}. Its "
+                f"consumers began at auto.offset.reset; first commits: {began}.",
                 birth.place.timestamp_ms,
                 group.group_id,
                 group.offsets_partition,
                 evidence=[step(birth), *(Event(one.place, "first commit") for _, one in first[:1])],
-                not_this=["No committed offset was lost: there was none under this group id."],
+                not_this=["No committed offset was lost: there was none under this group id."] if is_whole else [],
                 now=[
                     "If the application ran under another id before (group.id, application.id, a connector's name), "
                     "see without --group which one stopped then.",

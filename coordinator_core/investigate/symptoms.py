@@ -50,6 +50,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "offsets-expired",
             "groups-lost-offsets-together",
             "offsets-deleted",
+            "removed-offsets-cleaned",
             "reset-by-admin",
             "offsets-set-again-and-again",
             "synced-over-own-commits",

@@ -527,6 +527,52 @@ def test_a_topic_or_its_groups_were_deleted(
     assert any("--delete" in step for step in together["now"])
 
 
+@pytest.mark.parametrize("begins_later", [False, True])
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_tombstones_whose_values_were_cleaned_away_tell_that_offsets_were_removed(
+    alone: bool, comes_back: bool, begins_later: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The usual state of a log a day later."""
+    log = Log() if not begins_later else Log().skip(500)
+    log.commit("other", {("x", 0): 1}).skip(0 if begins_later else 500).wait(7 * DAY)
+    removed_at = log.next_offset
+    log.tombstones(GROUP, KEY, ("orders", 1), with_group=True).wait(2 * HOUR).commit("other", {("x", 0): 2})
+    if comes_back:
+        log.generation(GROUP, 1, Client("m-1")).commit(GROUP, {KEY: 10})
+    path, arguments = log.write(tmp_path), ["--group", GROUP] if alone else []
+    document = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", "--format", "json", *arguments))
+    (told,) = [one for one in document["explanations"] if one["group_id"] == GROUP]
+    assert (told["code"], told["severity"]) == ("removed-offsets-cleaned", "warning" if comes_back else "info")
+    assert told["verdict"].startswith(f"2 committed offsets were removed from {GROUP} at 2026-06-04 20:26:40Z, with")
+    assert "expiry, a DeleteGroups request or the deletion of the topic." in told["verdict"]
+    assert ("1 partition was committed again afterwards, orders-0 first at 10" in told["verdict"]) is comes_back
+    assert [event["record_offset"] for event in told["evidence"]][:3] == [removed_at + at for at in range(3)]
+    if alone and not comes_back:
+        assert document["verdict"].endswith("with 0 committed offsets of 2 partitions ever committed.")
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_what_the_cleaner_took_may_have_been_of_a_group_that_seems_new(
+    is_cleaned: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit("other", {("x", 0): 1}).skip(500 if is_cleaned else 0).wait(10 * DAY)
+    path = log.generation(GROUP, 1, Client("m-1")).commit(GROUP, {KEY: 10}).write(tmp_path)
+    document = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", "--format", "json", "--group", GROUP))
+    (told,) = document["explanations"]
+    assert told["code"] == "group-is-new"
+    assert ("as far as this log still tells" in told["verdict"]) is is_cleaned
+    assert bool(told["not_this"]) is not is_cleaned
+
+
+def test_tombstones_of_a_whole_log_are_none_of_the_cleaner(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The second tombstone of an offset says nothing of another value."""
+    log = Log().commit(GROUP, {KEY: 10}).wait(HOUR).tombstones(GROUP, KEY).wait(HOUR).tombstones(GROUP, KEY)
+    log.tombstones(GROUP, ("orders", 1)).skip(10).tombstones(GROUP, KEY)
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", "--format", "json"))
+    assert "removed-offsets-cleaned" not in {one["code"] for one in document["explanations"]}
+
+
 def test_an_expiry_before_an_upgrade_is_told_as_that(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = Log(group_version=1, commit_version=1).generation(GROUP, 1, Client("m-1")).commit(GROUP, {KEY: 500})
     log.wait(DAY + 3 * MINUTE).tombstones(GROUP, KEY)
