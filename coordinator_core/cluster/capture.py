@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,22 +69,24 @@ def capture(
     With a URI the capture there is copied to a local temporary directory, brought up to now, and changed files are
     uploaded, its manifest last.
 
-    Segments of an earlier capture are kept when the cluster still has them: leader epochs, log start and sampled
-    batches are compared. ``UsageError`` for a directory of another cluster or a replica that the cluster lacks;
-    ``ClusterError`` when the cluster does not go on: the directory then stays marked as incomplete, and the next
-    capture goes on from there.
+    Segments of an earlier capture are kept when they are of these topics and the cluster still has them: leader epochs,
+    log start and sampled batches are compared. ``UsageError`` for a directory of another cluster or a replica that the
+    cluster lacks; ``ClusterError`` when the cluster does not go on: the directory then stays marked as incomplete, and
+    the next capture goes on from there.
     """
     began = _now_ms()
     with CaptureDirectory.opened(output) as directory:
         previous = directory.previous()
-        _check_cluster(previous, client.cluster_id, output)
         names = [OFFSETS_TOPIC, *(name for name in options.topics_also if name != OFFSETS_TOPIC)]
         pinned = {name: _pin(client, name) for name in names}
         brokers, controller = client.brokers()
         active, voters = client.quorum()
         if options.replica is not None and options.replica not in {node.broker_id for node in brokers}:
             raise UsageError(f"--replica: the cluster has no broker {options.replica}")
-        directory.begin()
+        infos = [info for info, _ in pinned.values()]
+        for held in (previous, directory.begun()):
+            _check_held(held, client.cluster_id, infos, output)
+        directory.begin(client.cluster_id, infos)
         limiter = RateLimiter(options.byte_rate)
         topics = []
         for info, ranges in pinned.values():
@@ -135,9 +137,19 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _check_cluster(previous: Manifest | None, cluster_id: str | None, output: str | Path) -> None:
-    if previous is not None and previous["cluster_id"] != cluster_id:
-        raise UsageError(f"{output} holds a capture of cluster {previous['cluster_id']}; this one is {cluster_id}")
+def _check_held(held: Manifest | None, cluster_id: str | None, infos: Iterable[TopicInfo], output: str | Path) -> None:
+    """``UsageError`` when an earlier capture is of another cluster, or of a topic that was made again since."""
+    if held is None:
+        return
+    if held["cluster_id"] != cluster_id:
+        raise UsageError(f"{output} holds a capture of cluster {held['cluster_id']}; this one is {cluster_id}")
+    ids = {topic["topic"]: topic["topic_id"] for topic in held["topics"]}
+    for info in infos:
+        if ids.get(info.name) not in (None, info.topic_id):
+            raise UsageError(
+                f"{output} holds {info.name} of id {ids[info.name]}, the cluster has {info.topic_id} now: "
+                "it was deleted and made again; capture it into another directory"
+            )
 
 
 def _pin(client: Client, name: str) -> tuple[TopicInfo, dict[int, tuple[int, int]]]:
@@ -170,7 +182,6 @@ def _open(
     options: CaptureOptions,
 ) -> list[Fetching]:
     """Every partition with the files of an earlier capture, as far as the cluster still has their batches."""
-    _check_topic(previous, info, directory.place)
     states = []
     for each in info.partitions:
         start, end = ranges[each.partition]
@@ -185,15 +196,6 @@ def _open(
         state = next(state for state in held if state.partition == partition)
         Fetcher.start_over(state, "the log cleaner has rewritten it since the earlier capture")
     return states
-
-
-def _check_topic(previous: Manifest | None, info: TopicInfo, place: str) -> None:
-    for topic in previous["topics"] if previous is not None else []:
-        if topic["topic"] == info.name and topic["topic_id"] != info.topic_id and topic["topic_id"] is not None:
-            raise UsageError(
-                f"{place} holds {info.name} of id {topic['topic_id']}, the cluster has {info.topic_id} now: "
-                "it was deleted and made again; capture it into another directory"
-            )
 
 
 def _distrust(previous: Manifest | None, topic: str, state: Fetching) -> None:

@@ -2,7 +2,7 @@
 
 ``capture.incomplete`` stands in it from before the first byte is written until after the manifest is; whoever
 finds it must not take the directory for a snapshot (``log.discovery`` refuses). So it does not matter when a
-capture is killed.
+capture is killed. It says of which cluster and topics the capture is: the next one finishes no other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,12 +29,14 @@ from coordinator_core.log.discovery import (
     TOPICS_FILE,
     TOPOLOGY_FILE,
 )
-from coordinator_core.topology import is_topic_name
+from coordinator_core.topology import TopicInfo, is_topic_name
 
 TOPOLOGY = TOPOLOGY_FILE
 GROUPS = "groups.json"
 CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_SEGMENT = re.compile(r"\d{20}\.log")
 
 
 class _Segment(TypedDict):
@@ -105,6 +108,16 @@ class CaptureDirectory:
         """The manifest of the capture before this one, also when that is being renewed."""
         return _manifest(self.path, self.place)
 
+    def begun(self) -> Manifest | None:
+        """What the marker of a capture that was killed says, without segments; ``None`` where it says nothing."""
+        marker = self.path / CAPTURE_MARKER
+        if not marker.exists():
+            return None
+        try:
+            return from_json(Manifest, parse_json(bytes(storage.read(str(marker))).decode()))
+        except ValueError:
+            return None
+
     @classmethod
     @contextmanager
     def _copied(cls, place: str) -> Iterator[CaptureDirectory]:
@@ -147,10 +160,44 @@ class CaptureDirectory:
         storage.write_atomic(manifest, storage.read(str(self.path / CAPTURE_MANIFEST)))
         storage.delete(marker)
 
-    def begin(self) -> None:
-        """Mark the directory as incomplete, until :meth:`finish`."""
+    def begin(self, cluster_id: str | None, topics: Collection[TopicInfo]) -> None:
+        """Mark the directory as incomplete, until :meth:`finish`, and drop what is not of these topics.
+
+        Kept are partitions of topics that the manifest or the marker names: of others it is unknown which cluster they
+        are of.
+        """
+        earlier = [one for one in (self.previous(), self.begun()) if one is not None]
+        named = {topic["topic"] for one in earlier for topic in one["topics"]}
+        held = [topic for topic in topics if topic.name in named]
+        kept = {f"{topic.name}-{each.partition}" for topic in held for each in topic.partitions}
+        # Until the others are gone, the marker names nothing.
         storage.write_atomic(str(self.path / CAPTURE_MARKER), _NOTICE.encode())
         sync_directory(self.path)
+        self._drop_partitions(kept)
+        (self.path / GROUPS).unlink(missing_ok=True)
+        self.write(
+            CAPTURE_MARKER,
+            {
+                "notice": _NOTICE.strip(),
+                "capture_version": CAPTURE_VERSION,
+                "cluster_id": cluster_id,
+                "topics": [{"topic": each.name, "topic_id": each.topic_id, "partitions": []} for each in topics],
+            },
+        )
+        sync_directory(self.path)
+
+    def _drop_partitions(self, kept: Collection[str]) -> None:
+        """Delete the segments of other partitions than ``kept``, and their directories when nothing else is in them."""
+        for directory in list(self.path.iterdir()):
+            match = _PARTITION_DIRECTORY.fullmatch(directory.name)
+            if directory.name in kept or not match or not is_topic_name(match["topic"]) or not _is_directory(directory):
+                continue
+            for file in list(directory.iterdir()):
+                if _SEGMENT.fullmatch(file.name):
+                    file.unlink()
+            sync_directory(directory)
+            if not any(directory.iterdir()):
+                directory.rmdir()
 
     def partition(self, topic: str, partition: int) -> Path:
         """Directory of a partition; ``UsageError`` for a name that no topic may have, so that it stays inside."""
@@ -175,6 +222,10 @@ class CaptureDirectory:
         sync_directory(self.path)
         (self.path / CAPTURE_MARKER).unlink()
         sync_directory(self.path)
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _refuse_others(path: str, names: Collection[str]) -> None:

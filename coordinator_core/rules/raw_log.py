@@ -59,14 +59,16 @@ def _orphans(facts: Facts, _: Limits) -> pa.Table:
     partitions = stats.numbers("offsets_partition").tolist()
     for partition, last in zip(partitions, stats.numbers("last_timestamp_ms").tolist(), strict=True):
         ends[partition] = max(ends.get(partition, -1), last)
-    pairs = zip(
-        transactions.numbers("offsets_partition")[rows].tolist(),
-        transactions.numbers("producer_id")[rows].tolist(),
-        strict=True,
-    )
-    # One that ended after this log was copied has its marker behind the end.
+    names = ("offsets_partition", "producer_id", "timestamp_ms")
+    found = zip(*(transactions.numbers(name)[rows].tolist() for name in names), strict=True)
+    newest_ms = max(log.updated_ms.values(), default=-1)
+    # One that ended after this log was copied has its marker behind the end. One that goes on after the transaction log
+    # was copied may have begun after that: the record that says Ongoing, before its first commit, is behind that end.
     unknown = np.array(
-        [one not in log.going and log.updated_ms.get(one, -1) <= ends.get(partition, -1) for partition, one in pairs],
+        [
+            one not in log.going and log.updated_ms.get(one, -1) <= ends.get(partition, -1) and last_ms <= newest_ms
+            for partition, one, last_ms in found
+        ],
         np.bool_,
     )
     return transactions.rows(rows[unknown], "producer_id", "producer_epoch", "keys", "timestamp_ms")
@@ -134,7 +136,8 @@ ORPHANED = Rule(
     "transaction-unknown-to-its-coordinator",
     Severity.CRITICAL,
     summary="A transaction is open here, and the transaction log knows no such one.",
-    why="Its end marker was lost or will never be written (KAFKA-12979, KAFKA-20716): it hangs for ever.",
+    why="Its end marker was lost or will never be written (KAFKA-12979, KAFKA-20716): it hangs for ever. "
+    "A transaction that is newer than all of the transaction log is left out: that copy may be older.",
     evidence="Producer id and epoch, how many offsets it holds.",
     remedy="kafka-transactions --bootstrap-server … abort --topic __consumer_offsets --partition "
     "<offsets partition> --start-offset <record offset>",

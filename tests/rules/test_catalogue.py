@@ -30,6 +30,7 @@ from tests.rules.logs import (
     member,
     offset_tombstone,
     one,
+    pending,
     streams_group,
     subscription,
     topic,
@@ -83,6 +84,9 @@ TWINS = {
         classic("g", member(owns=assignment(t=range(100)))),
         *(committed(number / 12, 50 + number, *range(100), version=4) for number in range(5)),
         settings={"thresholds": {"storm_commits": 500, "storm_commits_per_second": 20}},
+    ),
+    "R52: it is newer than the transaction log": one(
+        *HEALTHY, pending(commit(offset=70), time_ms=NOW_MS + 1), going={"other": 8}
     ),
     "R61: the topics lack it": one(*GONE, previous=BEFORE, topics=TOPICS),
     "R61: the topics have another of that name": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=OTHER_U),
