@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.cluster.client import LATEST, Client
-from coordinator_core.cluster.crosscheck import CrossCheck, cross_check, differing_offset_keys
+from coordinator_core.cluster.crosscheck import Commit, CrossCheck, cross_check, differing_offset_keys
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.groups import ask_groups
@@ -121,18 +121,18 @@ def _read_on(client: Client, states: Sequence[Fetching], scratch: Path) -> dict[
 
 def _history(
     logs: Mapping[int, PartitionLog], wanted: set[OffsetKey], profile: Profile
-) -> dict[OffsetKey, list[tuple[int, int | None]]]:
-    """Record offset and committed offset of every commit of the wanted offset keys; nothing is read for none."""
-    found: dict[OffsetKey, list[tuple[int, int | None]]] = {}
+) -> dict[OffsetKey, list[Commit]]:
+    """Every commit of the wanted offset keys; nothing is read for none."""
+    found: dict[OffsetKey, list[Commit]] = {}
     if not wanted:
         return found
-    for log in logs.values():
+    for partition, log in logs.items():
         for _, batch, records in read_records(log):
             for record in [] if batch.is_control else records:
                 meaning = interpret(record.offset, record.key, record.value, profile)
                 if isinstance(meaning, OffsetRecord) and meaning.offset_key in wanted:
                     value = None if meaning.value is None else meaning.value["offset"]
-                    found.setdefault(meaning.offset_key, []).append((record.offset, value))
+                    found.setdefault(meaning.offset_key, []).append(Commit(partition, record.offset, value))
     return found
 
 

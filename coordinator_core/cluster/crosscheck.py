@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+from coordinator_core.cluster.groups import NO_OFFSET
 from coordinator_core.groups.model import REBALANCE_STATES, OffsetKey, PartitionState
 
 Json = dict[str, Any]
@@ -55,36 +56,42 @@ class CrossCheck:
         return {reason.value: found[reason] for reason in Reason}
 
 
+class Commit(NamedTuple):
+    """A record of an offset key; ``committed_offset`` is ``None`` for a tombstone."""
+
+    offsets_partition: int
+    record_offset: int
+    committed_offset: int | None
+
+
 def cross_check(
     pinned: Sequence[PartitionState],
     later: Sequence[PartitionState],
-    history: Mapping[OffsetKey, Sequence[tuple[int, int | None]]],
+    history: Mapping[OffsetKey, Sequence[Commit]],
     answered: Json,
     ends: Mapping[int, int],
 ) -> CrossCheck:
     """Compare the state at the pinned ``ends`` (by offsets partition) with the answers.
 
-    ``later`` is the state at the second end; ``history`` has, for offset keys that differ, record offset and
-    committed offset (``None`` for a tombstone) of every commit up to the second end, in log order.
+    ``later`` is the state at the second end; ``history`` has, for offset keys that differ, every commit up to the
+    second end, in log order.
     """
     held = {offset_key: offset.committed_offset for offset_key, offset in _offsets(pinned)}
     after = {offset_key: offset.committed_offset for offset_key, offset in _offsets(later)}
     open_offset_keys = {
         offset_key for state in (*pinned, *later) for commits in state.pending.values() for offset_key in commits
     }
-    partition_of = {offset_key: state.offsets_partition for state in (*pinned, *later) for offset_key in state.offsets}
     said, unstable = answered_offset_keys(answered)
     differences = []
     offset_keys = held.keys() | said.keys()
     for offset_key in sorted(offset_keys):
         ours, theirs = held.get(offset_key), said.get(offset_key)
-        if ours == theirs:
+        if _answer_to(ours) == theirs:
             continue
-        end = ends.get(partition_of.get(offset_key, -1), 0)
         if offset_key in open_offset_keys or offset_key in unstable:
             reason = Reason.PENDING
         else:
-            reason = _reason(theirs, after.get(offset_key), history.get(offset_key, ()), end)
+            reason = _reason(theirs, after.get(offset_key), history.get(offset_key, ()), ends)
         differences.append(Difference(reason, *offset_key, ours, theirs))
     groups = _groups(pinned, later, answered)
     return CrossCheck(len(offset_keys), len(groups[0]), (*differences, *groups[1]))
@@ -94,7 +101,8 @@ def differing_offset_keys(pinned: Sequence[PartitionState], answered: Json) -> s
     """Offset keys whose answer differs from the pinned log."""
     held = {offset_key: offset.committed_offset for offset_key, offset in _offsets(pinned)}
     said, _ = answered_offset_keys(answered)
-    return {offset_key for offset_key in held.keys() | said.keys() if held.get(offset_key) != said.get(offset_key)}
+    offset_keys = held.keys() | said.keys()
+    return {offset_key for offset_key in offset_keys if _answer_to(held.get(offset_key)) != said.get(offset_key)}
 
 
 def answered_offset_keys(answered: Json) -> tuple[dict[OffsetKey, int], set[OffsetKey]]:
@@ -118,12 +126,16 @@ def _offsets(states: Iterable[PartitionState]) -> Iterable[tuple[OffsetKey, Any]
                 yield offset_key, offset
 
 
-def _reason(theirs: int | None, after: int | None, history: Sequence[tuple[int, int | None]], end: int) -> Reason:
-    if theirs == after or any(offset >= end and value == theirs for offset, value in history):
+def _answer_to(committed_offset: int | None) -> int | None:
+    """What a coordinator answers for a committed offset: -1 is that of none, also where it was committed."""
+    return None if committed_offset == NO_OFFSET else committed_offset
+
+
+def _reason(theirs: int | None, after: int | None, history: Sequence[Commit], ends: Mapping[int, int]) -> Reason:
+    said = [one for one in history if _answer_to(one.committed_offset) == theirs]
+    if theirs == _answer_to(after) or any(one.record_offset >= ends[one.offsets_partition] for one in said):
         return Reason.NEWER
-    if theirs is not None and any(offset < end and value == theirs for offset, value in history):
-        return Reason.OLDER
-    return Reason.WRONG
+    return Reason.OLDER if said and theirs is not None else Reason.WRONG
 
 
 def _groups(

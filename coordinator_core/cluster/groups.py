@@ -30,6 +30,8 @@ OffsetKeys = Mapping[str, Sequence[tuple[str, int]]]
 """Topics and partitions by group id."""
 
 GROUPS_PER_REQUEST = 100
+NO_OFFSET = -1
+"""``OffsetFetchResponse.INVALID_OFFSET``; other committed offsets below 0 are answered as they are."""
 _BATCHED_VERSION = 8
 OFFSET_FETCH_VERSION = 9
 _STABLE_VERSION = 7
@@ -218,7 +220,7 @@ def _note(
         again[group_id] = code
     elif code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
         raise ClusterError(f"offset of group {group_id!r}, {offset_key[0]}-{offset_key[1]}: {error_name(code)}")
-    elif not code and answer.committed_offset >= 0:
+    elif not code and answer.committed_offset != NO_OFFSET:
         epoch = answer.committed_leader_epoch
         row["committed_offset"] = answer.committed_offset
         row["leader_epoch"] = epoch if epoch is not None and epoch >= 0 else None

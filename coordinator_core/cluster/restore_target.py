@@ -67,7 +67,8 @@ def _group(answer: Mapping[str, Any]) -> TargetGroup:
     group.protocol_type = answer["protocol_type"] if group.type == GroupType.CLASSIC else None
     for row in answer["offsets"]:
         key = row["topic"], row["partition"]
-        if row["committed_offset"] is not None:
+        # An offset below 0 is none, in plans too.
+        if row["committed_offset"] is not None and row["committed_offset"] >= 0:
             epoch = NO_EPOCH if row["leader_epoch"] is None else row["leader_epoch"]
             group.offsets[key] = Position(row["committed_offset"], epoch, row["metadata"] or "")
         if row["pending"]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.cluster.crosscheck import Difference, Reason, cross_check, differing_offset_keys
+from coordinator_core.cluster.crosscheck import Commit, Difference, Reason, cross_check, differing_offset_keys
+from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
@@ -14,6 +15,8 @@ from coordinator_core.groups.model import (
     OffsetKey,
     PartitionState,
 )
+from coordinator_core.log.types import OFFSETS_TOPIC
+from tests.restore.one_process import OneProcess
 
 OFFSET_KEY = OffsetKey("g", "orders", 0)
 END = 100
@@ -49,7 +52,11 @@ def answer(offset: int | None, *, pending: bool = False, state: str | None = "Em
     return {"groups": [group]}
 
 
-HISTORY = {OFFSET_KEY: [(40, 3), (50, 5), (110, 8), (120, 9)]}
+def history(*commits: tuple[int, int | None]) -> dict[OffsetKey, list[Commit]]:
+    return {OFFSET_KEY: [Commit(7, *one) for one in commits]}
+
+
+HISTORY = history((40, 3), (50, 5), (110, 8), (120, 9))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +77,30 @@ def test_what_is_equal_is_no_difference() -> None:
 
 
 def test_a_deletion_behind_the_pinned_end_is_newer() -> None:
-    history = {OFFSET_KEY: [(50, 5), (110, None)]}
-    checked = cross_check([state(5)], [state(None)], history, answer(None), {7: END})
+    checked = cross_check([state(5)], [state(None)], history((50, 5), (110, None)), answer(None), {7: END})
     assert [each.reason for each in checked.differences] == [Reason.NEWER]
+
+
+def test_a_coordinator_that_missed_a_deletion_is_older() -> None:
+    checked = cross_check([state(None)], [state(None)], history((50, 5), (60, None)), answer(5), {7: END})
+    assert checked.differences == (Difference(Reason.OLDER, "g", "orders", 0, None, 5),)
+
+
+def test_offsets_below_0() -> None:
+    """Brokers take them, and answer them as they are; -1 is the answer for none."""
+    for held, said in ((-1, None), (-2, -2)):
+        assert cross_check([state(held)], [state(held)], {}, answer(said), {7: END}).differences == ()
+        assert differing_offset_keys([state(held)], answer(said)) == set()
+    meanwhile = history((50, 5), (110, -1), (120, 8))
+    checked = cross_check([state(5)], [state(8)], meanwhile, answer(None), {7: END})
+    assert [each.reason for each in checked.differences] == [Reason.NEWER]
+
+
+def test_answers_below_0_are_kept() -> None:
+    held = {("orders", partition): (offset, -1, "") for partition, offset in enumerate((-1, -2, -1001, 0))}
+    client = OneProcess({"g": held}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0)})})
+    (group,) = ask_groups(client, client.topic(OFFSETS_TOPIC), {"g": list(held)})["groups"]
+    assert {row["partition"]: row["committed_offset"] for row in group["offsets"]} == {1: -2, 2: -1001, 3: 0}
 
 
 def test_what_an_open_transaction_holds_is_pending() -> None:
