@@ -249,7 +249,11 @@ class Client:
             _check_described(found)
             if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
                 raise UsageError(f"the cluster has no topic {name}")
-            return None if found.error_code and not found.partitions else _topic(found)
+            if found.error_code and not found.partitions:
+                if found.error_code not in RETRIABLE:
+                    raise ClusterError(f"metadata of {name}: {error_name(found.error_code)}")
+                return None
+            return _topic(found)
 
         return self.until_settled(attempt, f"metadata of {name}")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -117,6 +118,8 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     password = properties.get("ssl.key.password")
     try:
         private = load_pem_private_key(_key_block(key), password.encode() if password else None)
+    except UnsupportedAlgorithm:
+        raise UsageError(f"{name}: the private key is of an algorithm or a curve that is not supported") from None
     except (ValueError, TypeError):
         raise UsageError(f"{name}: the private key cannot be read (wrong or missing ssl.key.password?)") from None
     _load(context, name, chain.encode(), private)
@@ -167,6 +170,8 @@ def _pkcs12(
 ) -> tuple[object | None, x509.Certificate | None, list[x509.Certificate]]:
     try:
         return pkcs12.load_key_and_certificates(data, password.encode() if password else None)
+    except UnsupportedAlgorithm:
+        raise UsageError(f"{name}: {location} has an algorithm or a curve that is not supported") from None
     except (ValueError, TypeError):
         store = name.removesuffix(".location")
         raise UsageError(f"{name}: {location} is neither PEM nor a PKCS12 store that {store}.password opens") from None

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
+from coordinator_core.cli.app import run
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.errors import ClusterError
@@ -23,7 +24,7 @@ from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.settings import client_settings
 from coordinator_core.cluster.snapshot import CaptureDirectory
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from tests.restore.one_process import OneProcess
 
@@ -123,6 +124,21 @@ def test_sound_answers_of_the_same_broker_are_taken() -> None:
         assert [each.partition for each in client.topic(OFFSETS_TOPIC).partitions] == [0, 1]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_topic_that_a_broker_does_not_describe_is_not_waited_for(is_there: bool) -> None:
+    """Another error than one that passes; with partitions the topic is there."""
+    client = OneProcess({}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0)} if is_there else {})})
+    client.patience_seconds = 0
+    answer = client._metadata(SimpleNamespace(topics=[SimpleNamespace(name=OFFSETS_TOPIC)]))
+    answer.topics[0].error_code = 17
+    client.answer = lambda name, _: answer
+    if is_there:
+        assert client.topic(OFFSETS_TOPIC).partitions
+        return
+    with pytest.raises(ClusterError, match=rf"metadata of {OFFSETS_TOPIC}: error 17 \("):
+        client.topic(OFFSETS_TOPIC)
+
+
 class _ReadsFromReplicas(OneProcess):
     """The leader sends readers to broker 2, which does not answer at first."""
 
@@ -181,6 +197,10 @@ def test_a_manifest_that_no_capture_wrote_is_refused(tmp_path: Path, changed: di
 
 
 @pytest.mark.parametrize("topic", ["../x", "/x", "a/b", ".", "..", "", "a\nb", "a" * 250])
-def test_no_other_name_becomes_a_directory(tmp_path: Path, topic: str) -> None:
+def test_no_other_name_becomes_a_directory(tmp_path: Path, topic: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="no topic of Kafka"):
         CaptureDirectory(tmp_path).partition(topic, 0)
+    # No broker is asked.
+    words = ["capture", "--bootstrap-server", "127.0.0.1:1", "--output", str(tmp_path / "capture")]
+    assert run([*words, "--topic-also", topic]) == ExitCode.USAGE
+    assert "--topic-also: no topic of Kafka has the name" in capfd.readouterr().err

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator_core.cluster.errors import LoginError
 from coordinator_core.cluster.jaas import parse_jaas
@@ -142,6 +144,17 @@ def test_a_jks_store_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> No
     store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     with pytest.raises(UsageError, match=r"keytool -importkeystore .*trust\.p12 -deststoretype PKCS12"):
         client_settings(SERVER, {"security.protocol": "SSL", "ssl.truststore.location": str(store)})
+
+
+def test_a_key_on_an_unknown_curve_is_refused(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    der = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    prime256v1, prime239v3 = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030106")
+    text = base64.encodebytes(der.replace(prime256v1, prime239v3)).decode()
+    store = tmp_path / "key.pem"
+    store.write_text(f"-----BEGIN PRIVATE KEY-----\n{text}-----END PRIVATE KEY-----\n")
+    with pytest.raises(UsageError, match=r"ssl\.keystore\.location: the private key is of an algorithm or a curve"):
+        client_settings(SERVER, {"security.protocol": "SSL", "ssl.keystore.location": str(store)})
 
 
 def test_settings_do_not_show_secrets(tmp_path: Path) -> None:
