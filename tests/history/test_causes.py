@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from coordinator_core.history.model import ChangeKind, Deletions, End, EndKind, 
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.history.removals import ONE_ACT_MS
+from coordinator_core.investigate.cleaned import explain_cleaned
+from coordinator_core.investigate.model import Case as InvestigationCase
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import ControlType
 from coordinator_core.releases import profile_for_release
@@ -126,6 +128,19 @@ def test_what_went_after_the_snapshot_before_is_expiry(name: str) -> None:
         for end in new:
             if end.retention_at_most_ms is not None:
                 assert end.retention_at_most_ms >= 60_000
+
+
+def test_tombstones_whose_values_were_cleaned_away_name_what_was_done() -> None:
+    names = {DELETED: "a DeleteGroups request", OFFSETS: "an OffsetDelete request", TOPIC: "the deletion of the topic"}
+    one = CASE["k241/cleaned"]
+    histories, case = case_histories(one), InvestigationCase(profile_for_release(one.release), T0, None)
+    told = 0
+    for cause, groups in DONE["k241/before"].items():
+        for group_id in groups.split():
+            for explanation in islice(explain_cleaned(histories[group_id], case), 1):
+                assert names[cause] in explanation.verdict, group_id
+                told += 1
+    assert told == 6
 
 
 def test_a_release_without_requests_for_it_only_expires() -> None:
