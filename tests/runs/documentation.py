@@ -62,7 +62,8 @@ files in `history.json`: by offsets partition, those of a group together. `histo
 |---|---|
 | `regroup_version`, `history_version`, `versions` | what wrote the table, and how |
 | `run`, `sources` | the run, null for the table of a snapshot; the log directories |
-| `profile`, `profile_inferred`, `offsets_retention_ms`, `offsets_retention_captured_ms` | rules that causes are told by; the retention, where known, and that of the moment of the capture |
+| `profile`, `profile_inferred` | rules that causes are told by |
+| `offsets_retention_ms`, `offsets_retention_captured_ms` | the retention that was given, and the captured one |
 | `groups` | the groups asked for, null: all |
 | `complete`, `damage` | as in a manifest |
 | `engine`, `seconds` | `spark`, and how long it took |
