@@ -330,7 +330,8 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 
     Locally, and in HDFS, a temporary file is renamed over ``path``, whose directory is made when it is missing, and
-    locally goes again when nothing is written; an object store shows an object only when its upload is complete.
+    locally goes again when nothing is written; an object store shows an object only when its upload is complete. A pipe
+    or a device, such as ``/dev/stdout``, stays what it is, and gets the bytes as they come.
     """
     portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
@@ -338,6 +339,10 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
             _write_remote(*filesystem(path), portions)
             return
         target = local_path(path)
+        if _is_stream(target):
+            with target.open("wb") as file:
+                file.writelines(portions)
+            return
         with _directory_for(target):
             handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
             try:
@@ -352,6 +357,16 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                 raise
     except OSError as error:
         raise _not_written(path, error) from error
+
+
+def _is_stream(target: Path) -> bool:
+    """Whether the path leads to a pipe, a device, or what a process has open: no other file may take its place."""
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return False
+    is_open_file = target.is_symlink() and os.readlink(target).startswith("/proc/")
+    return is_open_file or not (stat_modes.S_ISREG(mode) or stat_modes.S_ISDIR(mode))
 
 
 def is_unfinished(name: str) -> bool:

@@ -117,8 +117,9 @@ class _Asked:
         told = self.of(self.log, "stats")
         manifest = json.loads(Path(self.run, "manifest.json").read_text())
         kinds = {each["kind"] for each in manifest["damage"]}
-        if told == ExitCode.DAMAGED_INPUT or kinds & {"not_read", "bad_records"}:
-            # The dump has what a broker keeps, stats what it loads, by the counts in the headers of batches.
+        if told in (ExitCode.DAMAGED_INPUT, ExitCode.USAGE) or kinds & {"not_read", "bad_records"}:
+            # The dump has what a broker keeps, stats what it loads, by the counts in the headers of batches, and
+            # salvages no log.
             return
         stats = {row["offsets_partition"]: row for row in told["partitions"]}
         require_equal({n: row["records"] for n, row in stats.items() if row["records"]}, counted, "records of stats")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,6 +149,23 @@ class TestLocalFiles:
         assert bytes(view) == b"before"
         assert path.read_bytes() == b"after!"
         assert os.listdir(tmp_path) == ["file"]
+
+    def test_a_pipe_or_a_device_stays_what_it_is(self, tmp_path: Path) -> None:
+        pipe, taken = tmp_path / "pipe", tmp_path / "taken"
+        os.mkfifo(pipe)
+        with taken.open("wb") as out, subprocess.Popen(["cat", str(pipe)], stdout=out) as reader:
+            storage.write_atomic(str(pipe), [b"to ", b"a reader"])
+        assert reader.returncode == 0
+        assert taken.read_bytes() == b"to a reader"
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        # As /dev/stdout is a link to what the process has open.
+        stdout = tmp_path / "stdout"
+        with taken.open("wb") as out:
+            stdout.symlink_to(f"/proc/self/fd/{out.fileno()}")
+            storage.write_atomic(str(stdout), b"redirected")
+        assert stdout.is_symlink()
+        assert taken.read_bytes() == b"redirected"
+        assert sorted(tmp_path.iterdir()) == [pipe, stdout, taken]
 
     def test_a_failed_write_leaves_nothing_behind(self, tmp_path: Path) -> None:
         (tmp_path / "file").mkdir()
