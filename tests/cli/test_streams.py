@@ -190,7 +190,7 @@ def _at(event: int, how: signal.Signals) -> Begin:
     "command, event",
     [
         pytest.param(command, event, marks=() if event == 2000 else pytest.mark.full)
-        for command, last in {"compact": 5000, "reconcile": 5000, "replay": 2800, "rescue": 5000}.items()
+        for command, last in {"compact": 4000, "reconcile": 5000, "replay": 2500, "rescue": 5000}.items()
         for event in (500, 2000, last)
     ],
 )
