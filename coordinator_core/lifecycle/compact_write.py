@@ -123,6 +123,8 @@ class WrittenLog:
 
     def moved(self, record_offsets: Int64s) -> Int64s:
         """Record offsets in the output of records of the input; one that no record has where the record is gone."""
+        if not len(self.batches_from):
+            return np.full(len(record_offsets), -1, np.int64)
         place = np.searchsorted(self.batches_from, record_offsets, "right") - 1
         inside = np.maximum(place, 0)
         found = np.where(place >= 0, self.batches_to[inside] + record_offsets - self.batches_from[inside], -1)

@@ -26,6 +26,8 @@ from coordinator_core.runs.place import (
     directories_of,
 )
 from coordinator_core.runs.registered import Registry, is_registered
+from coordinator_core.runs.schemas import TABLES
+from coordinator_core.runs.table_directory import STAGING
 from coordinator_core.storage import Entry
 
 KINDS = ("runs", "pins")
@@ -93,7 +95,7 @@ def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> 
     runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
     old = _old(list(runs.values()), keep, now_ms)
     # Left by a writer or a deletion that was killed. A run without a manifest may also still be written.
-    left = [(path, _about(path)) for path in manifests.keys() - runs.keys()]
+    left = [(path, _about(path)) for path in manifests.keys() - runs.keys() if _is_left_of_run(path)]
     left += [(path, []) for window, there in windows.items() for path in _left_beside(window, there)]
     remains = [removal for path, about in left if (removal := _remains(path, about)) is not None]
     old += _old(remains, replace(keep, newest=None), now_ms)
@@ -133,9 +135,26 @@ def _left_beside(window: str, runs: Collection[str]) -> Iterator[str]:
                     yield about.path
 
 
+def _is_left_of_run(path: str) -> bool:
+    """Whether a directory without a manifest has nothing but files of a run.
+
+    Another one may be a snapshot, a capture or a compacted log that somebody keeps there.
+    """
+    return all(
+        entry.name in (*TABLES, STAGING) and all(_is_of_table(file.name) for file in _files_below(entry.path))
+        if entry.is_directory
+        else entry.name.startswith(MANIFEST) or storage.is_unfinished(entry.name)
+        for entry in _entries(path)
+    )
+
+
+def _is_of_table(name: str) -> bool:
+    return name.endswith(".parquet") or storage.is_unfinished(name)
+
+
 def _remains(path: str, about: Sequence[str]) -> Removal | None:
     """A directory without a manifest, of the time at which it was last written to; ``None`` when that is not known."""
-    at_ms = max(_written_ms(path), default=None)
+    at_ms = max(map(_at_ms, _files_below(path)), default=None)
     if at_ms is None:
         # Directories alone: a file system has a time for them.
         found = storage.stat(path)
@@ -143,20 +162,22 @@ def _remains(path: str, about: Sequence[str]) -> Removal | None:
     return None if at_ms is None else Removal("runs", at_ms, (*about, path))
 
 
-def _written_ms(path: str) -> Iterator[int]:
-    """Time at which each file below was written."""
+def _files_below(path: str) -> Iterator[Entry]:
+    for entry in _entries(path):
+        if entry.is_directory:
+            yield from _files_below(entry.path)
+        else:
+            yield entry
+
+
+def _entries(path: str) -> Sequence[Entry]:
+    """What a directory has; nothing where another process deletes it."""
     try:
-        entries = storage.list_directory(path)
+        return list(storage.list_directory(path))
     except UsageError:
         if storage.exists(path):
             raise
-        # Another process deletes it.
-        return
-    for entry in entries:
-        if entry.is_directory:
-            yield from _written_ms(entry.path)
-        else:
-            yield _at_ms(entry)
+        return []
 
 
 def _about(path: str) -> list[str]:

@@ -191,6 +191,25 @@ def test_what_was_left_beside_runs_goes_by_age(place: Path, capsys: pytest.Captu
     assert sorted(window.rglob("*")) == [path for path in before if path not in gone]
 
 
+def test_what_is_no_run_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A backup bucket that takes the runs, too; logs and captures below the output; a wrong output."""
+    names = [
+        "day-0/broker-1/__consumer_offsets-0/0.log",
+        "compacted/day-0/x-0/0.log",
+        "photos/2019/groups/a.jpg",
+        "a/b/c",
+    ]
+    names += ["logs/offsets/offsets.log", "mixed/r/offsets/.a.json.x1y2z3/b"]
+    files = [place / "c" / name for name in names]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (NOW_MS / 1000 - 90 * 86_400, NOW_MS / 1000 - 90 * 86_400))
+    pruned(place, "--keep", "1", "--apply", capsys=capsys)
+    assert [file for file in files if not file.exists()] == []
+    assert len(runs(place)) < 9
+
+
 @pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.real), pytest.param(50, marks=pytest.mark.full)])
 def test_killed(place: Path, times: int, capsys: pytest.CaptureFixture[str]) -> None:
     """What is left are whole runs, and what the next one removes."""
