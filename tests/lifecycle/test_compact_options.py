@@ -250,12 +250,10 @@ def test_a_renumbered_log_begins_where_it_began(
     assert answers(tmp_path / "out") == answers(tmp_path / "log")
 
 
-def test_a_partition_without_a_batch_is_renumbered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its log start offset is its log end offset."""
-    partition = tmp_path / "log" / "__consumer_offsets-0"
-    partition.mkdir(parents=True)
-    (partition / f"{5:020}.log").touch()
-    (partition / "leader-epoch-checkpoint").write_text("0\n1\n3 5\n")
-    (tmp_path / "log" / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 5\n")
-    arguments = ["compact", str(tmp_path / "log"), "--output", str(tmp_path / "out"), "--kafka-version", "4.3.1"]
-    assert outcome([*arguments, "--renumber", "--now-ms", "1700000000000"], capfd)[0] == 0
+def test_a_log_whose_records_are_all_deleted_is_renumbered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its log start offset is its log end offset; the batches before are there."""
+    rows = [(encoded_key(OffsetKey("g", "t", number)), offset_value(number)) for number in range(6)]
+    write_partition(tmp_path / "log", {0: build_batch(0, rows, timestamp=NOW - 1000)}, partition=0)
+    (tmp_path / "log" / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 6\n")
+    compacted(tmp_path / "log", tmp_path / "out", capfd, "--renumber")
+    assert records_of(tmp_path / "out") == []
