@@ -31,7 +31,9 @@ def params(names: list[str]) -> dict[str, Param]:
         "keep": Param(
             30, type=["null", "integer"], minimum=1, title="Keep", description="The newest so many of each kind stay."
         ),
-        "keep_days": Param(30, type=["null", "number"], minimum=1, title="Keep days", description="Younger ones stay."),
+        "keep_days": Param(
+            30, type=["null", "number"], minimum=1, maximum=36500, title="Keep days", description="Younger ones stay."
+        ),
     }
 
 

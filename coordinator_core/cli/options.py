@@ -235,12 +235,21 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_FIRST_DATE = 10_000_000
+"""The lowest number of 8 digits, as 20260512."""
+_FIRST_MS = 10_000_000_000
+"""Behind the highest number of 10 digits, as epoch seconds have."""
+
+
 def time_ms(text: str, option: str) -> int:
     """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter.
 
-    ``UsageError`` for other text, and for a time before 1970: to brokers that is no time.
+    ``UsageError`` for other text, for a time before 1970, which is none to brokers, and for a number that has the
+    digits of a date or of epoch seconds: as milliseconds it is a day of early 1970.
     """
     found = whole_number(text)
+    if found is not None and _FIRST_DATE <= found < _FIRST_MS:
+        raise UsageError(f"{option} {text}: expected epoch milliseconds (not seconds), or a time like 2026-05-12T02:00")
     if found is None:
         try:
             moment = datetime.fromisoformat(text)

@@ -37,7 +37,8 @@ def warn_about_snapshot(snapshot: Snapshot) -> None:
     packed = [path for path, why in snapshot.ignored if why == PACKED]
     if packed:
         note(
-            f"regroup: warning: {len(packed)} compressed segments are not read, such as {packed[0]}: unpack them first"
+            f"regroup: warning: compressed segments are not read ({len(packed)}, such as {packed[0]}): unpack those "
+            "that are not there uncompressed"
         )
     if not any(map(_has_record, snapshot.partitions)):
         note(f"regroup: warning: {', '.join(snapshot.sources)} holds no record: nothing is known of any group")

@@ -283,7 +283,8 @@ def test_compressed_segments_beside_others_are_told(tmp_path: Path, capfd: pytes
     (segment,) = tmp_path.rglob("*.log")
     packed = segment.with_name(f"{9:020}.log.zst")
     packed.write_bytes(b"")
-    warning = f"regroup: warning: 1 compressed segments are not read, such as {packed}: unpack them first\n"
+    warning = f"regroup: warning: compressed segments are not read (1, such as {packed}): "
+    warning += "unpack those that are not there uncompressed\n"
     for command in ("list", "investigate", "reconcile"):
         _, _, err = outcome([command, str(tmp_path), "--kafka-version", "4.3.1"], capfd)
         assert err.count(warning) == 1, command

@@ -353,6 +353,8 @@ def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.Ca
         (["LOG", "--group", "g", "--at-time", "noon", "--against", "LOG"], "--at-time noon"),
         (["LOG", "--group", "other", "--to-datetime", "0", "--against", "LOG"], "it needs --bootstrap-server"),
         (["LOG", "--group", "g", "--to-datetime", "1969-12-31T23:59:59.999", "--against", "LOG"], "a time before 1970"),
+        (["LOG", "--group", "g", "--to-datetime", "20260512", "--against", "LOG"], "expected epoch milliseconds"),
+        (["LOG", "--group", "g", "--at-time", "1778551200", "--against", "LOG"], "(not seconds)"),
         (["LOG", "--group", "g", "--to-datetime", str(10**20), "--against", "LOG"], "expected a time like"),
         (["LOG", "--group", "other", "--to-latest", "--against", "LOG"], "are not known"),
         (["LOG", "--group", "other", "--to-latest", "--to-offset", "1", "--against", "LOG"], "exclude each other"),
