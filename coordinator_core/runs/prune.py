@@ -141,7 +141,8 @@ def _is_left_of_run(path: str) -> bool:
     Another one may be a snapshot, a capture or a compacted log that somebody keeps there.
     """
     return all(
-        entry.name in (*TABLES, STAGING) and all(_is_of_table(file.name) for file in _files_below(entry.path))
+        entry.name == STAGING
+        or (entry.name in TABLES and all(_is_of_table(file.name) for file in _files_below(entry.path)))
         if entry.is_directory
         else entry.name.startswith(MANIFEST) or storage.is_unfinished(entry.name)
         for entry in _entries(path)
@@ -163,6 +164,7 @@ def _remains(path: str, about: Sequence[str]) -> Removal | None:
 
 
 def _files_below(path: str) -> Iterator[Entry]:
+    """Like :func:`storage.files_below`, while another process may delete any of the directories."""
     for entry in _entries(path):
         if entry.is_directory:
             yield from _files_below(entry.path)

@@ -21,6 +21,7 @@ from coordinator_core.runs.place import MANIFEST, RunPlace
 from coordinator_core.runs.publish import promote
 from coordinator_core.runs.read import open_run
 from coordinator_core.runs.registered import note_registration
+from coordinator_core.runs.table_directory import message_path
 from coordinator_core.runs.verify import verify_run
 from tests import rights
 from tests.kills import events_of, killed_at
@@ -191,6 +192,15 @@ def test_what_was_left_beside_runs_goes_by_age(place: Path, capsys: pytest.Captu
     assert sorted(window.rglob("*")) == [path for path in before if path not in gone]
 
 
+def test_messages_of_killed_tasks_go_with_their_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = Path(message_path(str(place / "c/day-9/killed"), "fold"))
+    message.parent.mkdir(parents=True)
+    message.touch()
+    os.utime(message, (NOW_MS / 1000 - 90_000, NOW_MS / 1000 - 90_000))
+    pruned(place, "--keep", "9", "--kind", "runs", "--apply", capsys=capsys)
+    assert not message.parent.parent.exists()
+
+
 def test_what_is_no_run_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A backup bucket that takes the runs, too; logs and captures below the output; a wrong output."""
     names = [
@@ -198,8 +208,9 @@ def test_what_is_no_run_stays(place: Path, capsys: pytest.CaptureFixture[str]) -
         "compacted/day-0/x-0/0.log",
         "photos/2019/groups/a.jpg",
         "a/b/c",
+        "logs/offsets/offsets.log",
+        "mixed/r/offsets/.a.json.x1y2z3/b",
     ]
-    names += ["logs/offsets/offsets.log", "mixed/r/offsets/.a.json.x1y2z3/b"]
     files = [place / "c" / name for name in names]
     for file in files:
         file.parent.mkdir(parents=True)
