@@ -70,12 +70,16 @@ class ThreeBrokers:
             node.kill()
 
     def create_offsets_topic(self) -> None:
-        """The first question for a coordinator creates it, once brokers enough are there."""
+        """The first question for a coordinator creates it, once brokers enough are there.
+
+        Every broker is asked. A client that starts at a broker behind the others would not know the controller.
+        """
 
         def created() -> bool:
             with self.nodes[1].connect() as connection:
                 connection.find_coordinator("")
-            return len(self.isr()) > 0 and all(len(found) == len(IDS) for found in self.isr().values())
+            known = [self.isr(node) for node in self.nodes]
+            return all(each and all(len(isr) == len(IDS) for isr in each.values()) for each in known)
 
         wait_for("replicas of the offsets topic", created)
 
