@@ -13,7 +13,6 @@ import click
 
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
-from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.errors import ExitCode, RegroupError, UsageError, WriteError, lack_behind, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
@@ -86,7 +85,7 @@ def run(args: list[str] | None = None) -> int:
         words = sys.argv[1:] if args is None else args
         _require_text(words)
         result: Any = cli.main(args=words, prog_name="regroup", standalone_mode=False)
-        flush()
+        sys.stdout.flush()
     except (click.exceptions.Abort, KeyboardInterrupt):
         return _fail("interrupted", ExitCode.INTERNAL)
     except click.ClickException as error:
@@ -94,9 +93,6 @@ def run(args: list[str] | None = None) -> int:
         return ExitCode.USAGE
     except RegroupError as error:
         return _fail(str(error), error.exit_code)
-    except ReaderGoneError:
-        discard()
-        return ExitCode.CLEAN
     except OSError as error:
         if isinstance(failure := not_written("output", error), WriteError):
             return _fail(str(failure), failure.exit_code)

@@ -23,8 +23,10 @@ import coordinator_core
 from coordinator_core.cli import app
 from coordinator_core.errors import ExitCode
 from tests.cli.commands import leaves
+from tests.cli.test_damaged_input import write_segment
 from tests.cli.test_untrusted import TEXTS, given
 from tests.examples import one_in
+from tests.log.builders import build_batch
 
 DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
 COMMANDS = {
@@ -65,11 +67,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 class Ended:
     """What a process of the command line left: ``code`` is negative for a signal."""
 
-    def __init__(self, command: str, places: dict[str, str], place: Path, begin: Begin) -> None:
+    def __init__(self, command: str | list[str], places: dict[str, str], place: Path, begin: Begin) -> None:
         out = str(place / "out")
         self.temporary = place / "tmp"
         self.temporary.mkdir()
-        words = [places.get(word, word.replace("OUT/", f"{out}/").replace("OUT", out)) for word in COMMANDS[command]]
+        given = COMMANDS[command] if isinstance(command, str) else command
+        words = [places.get(word, word.replace("OUT/", f"{out}/").replace("OUT", out)) for word in given]
         child = os.fork()
         if child == 0:
             try:
@@ -129,12 +132,38 @@ def test_messages_that_nobody_takes(command: str, places: dict[str, str], tmp_pa
         (lambda: closed(0), ExitCode.FINDINGS),
         (lambda: closed(2), ExitCode.FINDINGS),
         (lambda: gone(2), ExitCode.FINDINGS),
-        (lambda: gone(1), ExitCode.CLEAN),
+        (lambda: gone(1), ExitCode.FINDINGS),
     ],
     ids=["all closed", "stdin closed", "stderr closed", "stderr gone", "stdout gone"],
 )
 def test_other_streams(begin: Begin, code: int, places: dict[str, str], tmp_path: Path) -> None:
     assert Ended("loads", places, tmp_path, begin).code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["verify", "DAMAGED"], ExitCode.DAMAGED_INPUT),
+        (["verify", "DAMAGED", "--format", "json"], ExitCode.DAMAGED_INPUT),
+        (["loads", "STUCK"], ExitCode.FINDINGS),
+        (["dump", "DAMAGED", "--kafka-version", "4.3.1"], ExitCode.CLEAN),
+        (["dump", "DAMAGED", "--format", "jsonl"], ExitCode.CLEAN),
+        (["list", "DAMAGED"], ExitCode.DAMAGED_INPUT),
+        (["--help"], ExitCode.CLEAN),
+        (["verify", "--help"], ExitCode.CLEAN),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else None,
+)
+def test_a_reader_that_has_left_changes_no_exit_code(
+    words: list[str], code: ExitCode, places: dict[str, str], tmp_path: Path
+) -> None:
+    """But for ``dump``, which ends with its reader: here at a first batch that is longer than all buffers."""
+    whole = build_batch(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\1" * 100)] * 1000)
+    write_segment(tmp_path, whole + build_batch(1000, [(b"k", b"v")])[:-1] + b"?")
+    given = places | {"DAMAGED": str(tmp_path)}
+    ended = Ended([given.get(word, word) for word in words], places, tmp_path, lambda: gone(1))
+    assert (ended.code, ended.out) == (code, "")
+    assert "error" not in ended.err or code is ExitCode.DAMAGED_INPUT
 
 
 def test_an_interpreter_without_streams(tmp_path: Path) -> None:
