@@ -244,7 +244,13 @@ def _partition(
     if not has_number:
         yield "  - other names, once the number of offsets partitions is given: --offsets-topic-num-partitions N"
     if stuck.names:
-        old, new = next(iter(stuck.names.items()))
+        committed = {key.group_id for key in stuck.state.offsets}
+        first = next(((old, new) for old, new in stuck.names.items() if old in committed), None)
+        others = "the groups under names that hash to partitions that load (--names CSV has all)"
+        if first is None:
+            yield f"  - {others}; no offset is committed, and none is to be restored"
+            return
+        old, new = first
         words = ["regroup", "restore", "plan", *log, "--group", old, "--map-group", f"{old}={new}"]
-        yield "  - the groups under names that hash to partitions that load (--names CSV has all):"
+        yield f"  - {others}:"
         yield f"      {shell_words(words)} --bootstrap-server HOST:9092 --output plan.json"

@@ -78,22 +78,35 @@ def stuck_partitions(
     asked = [profile, *(one for one in every_profile() if one != profile)]
     found = loads(part, profile, asked, on_damage=on_damage, damage=[], cache=cache)
     states = replay_snapshot(part, profile, on_damage=on_damage, damage=[], cache=cache)
-    healthy = set(range(offsets_partitions or 0)) - numbers
     leaders = leaders or {}
     held_up = {leaders.get(one.offsets_partition) for one in mine.partitions if one.stop and one.stop.never_ends}
-    if None in held_up:
-        healthy = set()
-    elif held_up:
-        healthy = {number for number in healthy if leaders.get(number) not in {*held_up, None}}
-    taken = {*group_ids(), *(group_id for state in states for group_id in state.groups)} if healthy else set()
+    is_healthy = _healthy(offsets_partitions or 0, numbers, leaders, held_up)
+    taken = {*group_ids(), *(group_id for state in states for group_id in state.groups)} if is_healthy else set()
     return [
         _stuck(
             state,
             [(load.profiles, load.partitions[at].stop) for load in found],
-            new_names(state.groups, taken, healthy, offsets_partitions or 0),
+            {} if is_healthy is None else new_names(state.groups, taken, is_healthy, offsets_partitions or 0),
         )
         for at, state in enumerate(states)
     ]
+
+
+def _healthy(
+    offsets_partitions: int, refused: Collection[int], leaders: Mapping[int, int], held_up: Collection[int | None]
+) -> Callable[[int], bool] | None:
+    """Tells the partitions that load; ``None`` where none does. A broker in ``held_up`` loads none.
+
+    No set of them is made: there may be 2^31 - 1.
+    """
+    if held_up:
+        known = leaders.items() if None not in held_up else ()
+        loaded = {number for number, leader in known if number < offsets_partitions and leader not in held_up}
+        loaded -= set(refused)
+        return loaded.__contains__ if loaded else None
+    if sum(number < offsets_partitions for number in refused) == offsets_partitions:
+        return None
+    return lambda number: number not in refused
 
 
 def _stuck(
@@ -119,18 +132,16 @@ def _stuck(
 
 
 def new_names(
-    group_ids: Collection[str], taken: set[str], healthy: Collection[int], offsets_partitions: int
+    group_ids: Collection[str], taken: set[str], is_healthy: Callable[[int], bool], offsets_partitions: int
 ) -> dict[str, str]:
     """For each group ``GROUP-1``, ``GROUP-2`` … : the first that is not ``taken`` and hashes to a healthy partition.
 
-    The new names are then taken, too.
+    There must be one. The new names are then taken, too.
     """
     found: dict[str, str] = {}
-    if not healthy:
-        return found
     for group_id in sorted(group_ids):
         number = 1
-        while (name := f"{group_id}-{number}") in taken or partition_for(name, offsets_partitions) not in healthy:
+        while (name := f"{group_id}-{number}") in taken or not is_healthy(partition_for(name, offsets_partitions)):
             number += 1
         taken.add(name)
         found[group_id] = name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +175,39 @@ def test_the_number_of_partitions_is_that_of_other_commands(tmp_path: Path, capf
     assert told(tmp_path / "odd") == (None, {})
     assert run([*given, str(tmp_path / "odd")]) == ExitCode.FINDINGS
     assert "other names, once the number of offsets partitions is given" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_plan_that_is_proposed_has_something_to_restore(
+    committed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first group by name has no committed offset."""
+    history = downgraded().group("m", group_id="a")
+    if not committed:
+        history.tombstone()
+    snapshot_of(tmp_path / "log", history.batches, partition=HOME)
+    given = ["rescue", str(tmp_path / "log"), "--kafka-version", "4.3.1"]
+    assert run([*given, "--offsets-topic-num-partitions", str(PARTITIONS)]) == ExitCode.FINDINGS
+    out = capfd.readouterr().out
+    if not committed:
+        assert "(--names CSV has all); no offset is committed, and none is to be restored" in out
+        assert "restore plan" not in out
+        return
+    (line,) = [line for line in out.splitlines() if "restore plan" in line]
+    words = shlex.split(line.removesuffix(" --bootstrap-server HOST:9092 --output plan.json"))[1:]
+    assert words[words.index("--group") + 1] == GROUP
+    assert run([*words, "--against", str(CORPUS / "k431-txn/log")]) == ExitCode.CLEAN
+
+
+def test_no_set_of_the_most_partitions_is_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot_of(tmp_path / "log", downgraded().batches, partition=HOME)
+    given = ["rescue", str(tmp_path / "log"), "--kafka-version", "4.3.1", "--format", "json"]
+    tracemalloc.start()
+    assert run([*given, "--offsets-topic-num-partitions", "2000000"]) == ExitCode.FINDINGS
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 64 << 20
+    assert json.loads(capfd.readouterr().out)["partitions"][0]["names"] == {GROUP: f"{GROUP}-1"}
 
 
 def test_new_names_are_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
