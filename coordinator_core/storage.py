@@ -31,6 +31,8 @@ _UPLOADING = ("s3", "gcs", "abfs")
 _CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 """Of files that people open in a browser, which would store them otherwise."""
 _SYNCED_BYTES = 16 << 20
+_MOST_LINKS = 40
+"""Links that Linux follows in a path."""
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _PLAIN = "/!$&'()*+,;=:@"
 """What, beside letters, digits and ``_.-~``, stands for itself in the path of a URI (RFC 3986)."""
@@ -331,7 +333,8 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
 
     Locally, and in HDFS, a temporary file is renamed over ``path``, whose directory is made when it is missing, and
     locally goes again when nothing is written; an object store shows an object only when its upload is complete. A pipe
-    or a device, such as ``/dev/stdout``, stays what it is, and gets the bytes as they come.
+    or a device stays what it is, and gets the bytes as they come; so does what this process has open, such as
+    ``/dev/stdout``: a file that it is redirected to gets them behind what is written there.
     """
     portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
@@ -339,8 +342,9 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
             _write_remote(*filesystem(path), portions)
             return
         target = local_path(path)
-        if _is_stream(target):
-            with target.open("wb") as file:
+        if (opened := _descriptor(target)) is not None or _is_stream(target):
+            # Opened by its name, a file would begin anew, and the one who has it open would write over it.
+            with target.open("wb") if opened is None else os.fdopen(os.dup(opened), "wb") as file:
                 file.writelines(portions)
             return
         with _directory_for(target):
@@ -357,6 +361,17 @@ def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
                 raise
     except OSError as error:
         raise _not_written(path, error) from error
+
+
+def _descriptor(target: Path) -> int | None:
+    """The descriptor of this process that a path such as ``/dev/stdout``, ``/dev/fd/3`` or a link to it names."""
+    for _ in range(_MOST_LINKS):
+        if os.path.realpath(target.parent) == f"/proc/{os.getpid()}/fd" and target.name.isdecimal():
+            return int(target.name)
+        if not target.is_symlink():
+            return None
+        target = target.parent / os.readlink(target)
+    return None
 
 
 def _is_stream(target: Path) -> bool:

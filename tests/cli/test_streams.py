@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -164,6 +165,17 @@ def test_a_reader_that_has_left_changes_no_exit_code(
     ended = Ended([given.get(word, word) for word in words], places, tmp_path, lambda: gone(1))
     assert (ended.code, ended.out) == (code, "")
     assert "error" not in ended.err or code is ExitCode.DAMAGED_INPUT
+
+
+@pytest.mark.parametrize("output", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_output_that_is_standard_output(output: str, places: dict[str, str], tmp_path: Path) -> None:
+    """Redirected to a file, it has the output, and behind it the result."""
+    given = [places.get(word, word) for word in TEXTS["plan csv"]]
+    ended = Ended([*given, "--output", output], places, tmp_path, lambda: None)
+    plan, *rows = ended.out.splitlines()
+    assert json.loads(plan)["kind"] == "restore"
+    (tmp_path / "alone").mkdir()
+    assert rows == Ended(given, places, tmp_path / "alone", lambda: None).out.splitlines()
 
 
 def test_an_interpreter_without_streams(tmp_path: Path) -> None:

@@ -167,6 +167,18 @@ class TestLocalFiles:
         assert taken.read_bytes() == b"redirected"
         assert sorted(tmp_path.iterdir()) == [pipe, stdout, taken]
 
+    @pytest.mark.parametrize("form", ["/dev/fd/{}", "/proc/self/fd/{}", "a link"])
+    def test_a_file_that_is_open_is_not_written_over(self, form: str, tmp_path: Path) -> None:
+        """As standard output that is redirected to a file: what the shell or the command writes there stays."""
+        taken, link = tmp_path / "taken", tmp_path / "link"
+        with taken.open("wb", buffering=0) as out:
+            out.write(b"before ")
+            link.symlink_to(f"/dev/fd/{out.fileno()}")
+            storage.write_atomic(str(link) if form == "a link" else form.format(out.fileno()), [b"the ", b"result"])
+            out.write(b" behind")
+        assert taken.read_bytes() == b"before the result behind"
+        assert sorted(tmp_path.iterdir()) == [link, taken]
+
     def test_a_failed_write_leaves_nothing_behind(self, tmp_path: Path) -> None:
         (tmp_path / "file").mkdir()
         with pytest.raises(UsageError, match="cannot be written"):
