@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, Whole, format_option, note, write_json, write_line
+from coordinator_core.cli.options import Format, Whole, format_option, note, require_topic_names, write_json, write_line
 from coordinator_core.cli.undo import undo_commands
-from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
-from coordinator_core.topology import is_topic_name
 from coordinator_core.untrusted import visible
 
 _SHOW_BYTES = 1_000_000
@@ -70,9 +69,7 @@ def capture_command(
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.settings import read_settings
 
-    for topic in topics_also:
-        if not is_topic_name(topic):
-            raise UsageError(f"--topic-also: no topic of Kafka has the name {visible(repr(topic))}")
+    require_topic_names(topics_also, "--topic-also")
     options = CaptureOptions(
         byte_rate=byte_rate,
         replica=replica,

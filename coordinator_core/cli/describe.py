@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from coordinator_core.cli.options import (
     group_options,
     note,
     replay_options,
+    require_topic_names,
     topics_option,
     write_json,
     write_line,
@@ -74,8 +76,7 @@ def describe_command(
     else:
         for group in document["groups"]:
             _describe_text(group, view, verbose, selection)
-        if topics and not document["groups"]:
-            note("None of the groups has an offset of these topics, or owns a partition of one.")
+        _tell_none(topics, document["groups"])
     return _exit_code(source)
 
 
@@ -122,7 +123,9 @@ def list_command(
     )
     if output_format is Format.JSON:
         write_json(rows)
-    elif rows:
+    elif not rows:
+        _tell_none(topics, rows)
+    else:
         plain = not (with_type or with_state)
         write_line(consumer_groups.list_text(rows, with_type=plain or with_type, with_state=plain or with_state))
     return _exit_code(source)
@@ -131,7 +134,13 @@ def list_command(
 def _selection(groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]) -> Selection:
     if groups and all_groups:
         raise click.UsageError("--group and --all-groups exclude each other")
+    require_topic_names(topics, "--topic")
     return Selection(frozenset(groups) if groups else None, frozenset(topics) if topics else None)
+
+
+def _tell_none(topics: tuple[str, ...], found: Sequence[object]) -> None:
+    if topics and not found:
+        note("None of the groups has an offset of these topics, or owns a partition of one.")
 
 
 def _exit_code(source: ReplayedSource) -> int:

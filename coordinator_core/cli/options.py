@@ -21,6 +21,7 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.topology import is_topic_name
 from coordinator_core.untrusted import INT32_END, INT64_END, visible_lines, whole_number
 
 _MOST = 9e9
@@ -269,6 +270,15 @@ topics_option = click.option(
     help="topics.json: ids, partitions, start and end offsets of topics. [default: beside the log]",
 )
 """``--topics``: where the topics end, for lag."""
+
+
+def require_topic_names(topics: Iterable[str], option: str) -> None:
+    """``UsageError`` for what Kafka lets no topic be called: nothing could be of such a topic."""
+    for topic in topics:
+        if not is_topic_name(topic):
+            hint = "; `regroup explain` takes TOPIC:PARTITION" if ":" in topic else ""
+            raise UsageError(f"{option}: no topic of Kafka has the name {topic!r}{hint}")
+
 
 group_options = together(
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from coordinator_core.cli.options import (
     format_option,
     note,
     replay_options,
+    require_topic_names,
     write_json,
     write_line,
 )
@@ -27,6 +28,7 @@ from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.whatif import Effect
 from coordinator_core.reports.whatif import CSV_COLUMNS, whatif_document, whatif_text
+from coordinator_core.topology import is_topic_name
 from coordinator_core.untrusted import INT32_END, csv_text
 
 _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_topic")
@@ -83,6 +85,7 @@ def whatif_command(
     refuse_other_rules(paths)
     source = load_source(paths, options)
     check_groups(source, (*groups, *changes["delete_group"]), paths, options)
+    _check_topics(source.states, changes["delete_topic"])
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
     today_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
@@ -123,3 +126,10 @@ def whatif_command(
             for line in whatif_text(document):
                 write_line(line)
     return ExitCode.FINDINGS if any(effect.is_loss for effect in found) else ExitCode.CLEAN
+
+
+def _check_topics(states: Sequence[PartitionState], topics: Sequence[str]) -> None:
+    """No topic name is a mistake, such as ``orders:0``, unless the log has it."""
+    wrong = {topic for topic in topics if not is_topic_name(topic)}
+    if wrong:
+        require_topic_names(wrong - {key.topic for state in states for key in state.offsets}, "--delete-topic")

@@ -251,6 +251,23 @@ def test_usage_problems_exit_with_2_and_one_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("topic", ["t-a:0", "t a", ".", "", "t" * 250])
+@pytest.mark.parametrize("command", ["describe", "list", "whatif"])
+def test_what_no_topic_may_be_called_is_a_mistake(command: str, topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    option = "--delete-topic" if command == "whatif" else "--topic"
+    code, out, err = outcome([command, str(case("k431-txn").paths[0]), option, "t-a", option, topic, *NOW], capfd)
+    assert (code, out) == (2, "")
+    assert f"error: {option}: no topic of Kafka has the name {topic!r}" in err
+    assert ("`regroup explain` takes TOPIC:PARTITION" in err) is (":" in topic)
+
+
+def test_a_topic_that_no_group_has_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("describe", "list"):
+        code, out, err = outcome([command, str(case("k431-txn").paths[0]), "--topic", "no-such-topic"], capfd)
+        assert (code, out) == (0, "")
+        assert err.endswith("None of the groups has an offset of these topics, or owns a partition of one.\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
