@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from coordinator_core import storage
 from coordinator_core.cli.history import asked_of, warn_about_absent
+from coordinator_core.cli.not_here import has_record, why_not_here
 from coordinator_core.cli.options import ReplayOptions, note, replay_options, write_line
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import warn_about_damage
+from coordinator_core.errors import UsageError
 from coordinator_core.reports.evidence import (
     STATEMENT,
     Previous,
@@ -42,12 +46,22 @@ def export_command(
     segment and byte that say so; and statement.json, an in-toto Statement with the SHA-256 of that file and of each
     segment. Prints the SHA-256 of the statement.
 
-    Of a RUN, the logs that it was made from are read again, as far as it has read them.
+    Of a RUN, the logs that it was made from are read again, as far as it has read them. A --group of which the log has
+    no record is refused, unless the evidence before is of it, too.
     """
     signing = Signing(sign_key)
     before = None if previous is None else read_statement(previous)
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
-    absent = set(groups)
+
+    def check_absent(absent: set[str]) -> None:
+        # A group of the evidence before was there: that nothing is known of it any more is evidence.
+        known = set() if before is None else set(before.evidence.groups or ())
+        reading = replace(options, on_damage=asked.on_damage)
+        for group_id in sorted(absent - known):
+            if not has_record(group_id, snapshot, reading):
+                raise UsageError(why_not_here(group_id, paths, snapshot, asked.profile, reading))
+        warn_about_absent(absent)
+
     made = export_evidence(
         output,
         snapshot,
@@ -56,10 +70,9 @@ def export_command(
         now_ms=options.now_ms,
         previous=before,
         sign=signing.content,
-        absent=absent,
+        check_absent=check_absent,
     )
     warn_about_damage(damage, asked.on_damage)
-    warn_about_absent(absent)
     if before is not None:
         warn_about_other_options(made, before)
     if made.evidence.previous is not None:

@@ -23,7 +23,7 @@ from coordinator_core.groups.hashing import (
 from coordinator_core.history.model import OriginKind
 from coordinator_core.history.origins import kind_of_group
 from coordinator_core.history.read import read_history
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import Loader, Profile, every_profile
 from coordinator_core.replay.writer import KAFKA, redpanda_num_partitions
 from coordinator_core.rules.beside import beside_log
@@ -140,22 +140,12 @@ def why_not_here(
     topics: Topics | None = None,
 ) -> str:
     """What to tell of a group of which ``profile`` has found no record in ``snapshot``, which is that of ``paths``."""
-    newest = _newest()
     for log in snapshot.partitions:
-        found = read_history(
-            log,
-            newest,
-            groups=[group_id],
-            deletions=None,
-            topic_names=snapshot.topic_names,
-            on_damage=options.on_damage,
-            damage=[],
-        )
-        if group_id in found.groups:
+        if _is_in(log, group_id, snapshot, options):
             return (
                 f"{profile.label} knows no record of group {group_id!r}: those in offsets partition "
                 f"{log.offsets_partition} are of types that it does not load; give the release that wrote them "
-                f"(--kafka-version {newest.release})"
+                f"(--kafka-version {_newest().release})"
             )
     absent = f"no record in this log concerns group {group_id!r}"
     if away := elsewhere_of_log(group_id, paths, snapshot, options, topology=topology, topics=topics):
@@ -168,6 +158,24 @@ def why_not_here(
             f"{reasons}"
         )
     return f"{absent}; clients that keep their offsets elsewhere neither join nor commit; or {reasons}"
+
+
+def has_record(group_id: str, snapshot: Snapshot, options: ReplayOptions) -> bool:
+    """Whether any record of the log is of this group. Reads it again."""
+    return any(_is_in(log, group_id, snapshot, options) for log in snapshot.partitions)
+
+
+def _is_in(log: PartitionLog, group_id: str, snapshot: Snapshot, options: ReplayOptions) -> bool:
+    found = read_history(
+        log,
+        _newest(),
+        groups=[group_id],
+        deletions=None,
+        topic_names=snapshot.topic_names,
+        on_damage=options.on_damage,
+        damage=[],
+    )
+    return group_id in found.groups
 
 
 def _newest() -> Profile:

@@ -200,14 +200,14 @@ def export_evidence(
     now_ms: int,
     previous: Statement | None,
     sign: Callable[[str, bytes], None],
-    absent: set[str],
+    check_absent: Callable[[set[str]], None],
 ) -> Statement:
     """Write the history, the signature of the statement (by ``sign``, which gets path and bytes), and the statement
     last: without it nothing counts.
 
-    ``damage`` gets that of the log, and groups that have rows go from ``absent``. Raises :class:`UsageError` where a
-    statement is there already, and :class:`~coordinator_core.errors.DamagedInputError` as ``read_records`` does, or
-    when a segment changes meanwhile.
+    ``damage`` gets that of the log, ``check_absent`` the groups asked for that have no row: when it raises, nothing is
+    left. Raises :class:`UsageError` where a statement is there already, and
+    :class:`~coordinator_core.errors.DamagedInputError` as ``read_records`` does, or when a segment changes meanwhile.
     """
     path = storage.join(directory, STATEMENT)
     if storage.exists(path):
@@ -218,6 +218,7 @@ def export_evidence(
         digests = dict(zip(snapshot.segments, threads.map(content_sha256, snapshot.segments), strict=True))
     read: list[PartitionHistory] = []
     whole, rows = hashlib.sha256(), 0
+    absent = set(asked.groups or ())
 
     def portions() -> Iterator[bytes]:
         nonlocal rows
@@ -225,6 +226,7 @@ def export_evidence(
             rows += len(lines)
             whole.update(portion := b"".join(lines))
             yield portion
+        check_absent(absent)
 
     storage.write_atomic(storage.join(directory, HISTORY), portions())
     check_pin(Pin(snapshot))

@@ -268,17 +268,35 @@ def test_evidence_of_nothing_says_so(log: Log, tmp_path: Path, capfd: pytest.Cap
     assert f"warning: {tmp_path / 'empty'} holds no record" in capfd.readouterr().err
     export(tmp_path / "log", tmp_path / "1")
     assert "warning" not in capfd.readouterr().err
-    export(tmp_path / "log", tmp_path / "2", "--group", "biling", "--previous", str(tmp_path / "1"))
+    log.generation("idle", 1, Client("m-2")).write(tmp_path / "grown")
+    export(tmp_path / "grown", tmp_path / "2", "--group", "idle", "--previous", str(tmp_path / "1"))
     said = capfd.readouterr().err
     other = f"warning: {tmp_path / '2'} follows {tmp_path / '1'}, and has other options: groups"
-    assert "warning: no committed offset of group 'biling' is in this log" in said
+    assert "warning: no committed offset of group 'idle' is in this log" in said
     assert other in said
     (first, second) = verified(capfd, tmp_path / "1", tmp_path / "2")["statements"]
-    assert (first["groups"], second["groups"]) == (None, ["biling"])
+    assert (first["groups"], second["groups"]) == (None, ["idle"])
     assert run(["audit", "verify", str(tmp_path / "1"), str(tmp_path / "2")]) == 0
     out, said = capfd.readouterr()
-    assert "; only of 'biling'" in out
+    assert "; only of 'idle'" in out
     assert other in said
+
+
+def test_evidence_of_a_group_that_was_never_there_is_refused(
+    log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    export(tmp_path / "log", tmp_path / "1", "--group", "billing", "--group", "biling", code=ExitCode.USAGE)
+    assert "error: no record in this log concerns group 'biling'" in capfd.readouterr().err
+    assert not (tmp_path / "1").exists()
+    export(tmp_path / "log", tmp_path / "1", "--group", "billing")
+    # Of a group that was there before, the cleaner may have taken all.
+    later = tmp_path / "later"
+    Log().commit("other", {KEY: 1}).write(later)
+    more = ["--group", "billing", "--previous", str(tmp_path / "1")]
+    capfd.readouterr()
+    export(later, tmp_path / "2", *more)
+    assert "warning: no committed offset of group 'billing' is in this log" in capfd.readouterr().err
+    export(later, tmp_path / "3", "--group", "biling", *more, code=ExitCode.USAGE)
 
 
 def test_a_damaged_log_is_evidence_only_when_that_is_asked_for(
