@@ -527,7 +527,7 @@ TEMPORARY = "a temporary directory of the process"
 ELSEWHERE = {
     "coordinator_core/claims.py:Claim._end": SHARED_JOURNAL,
     "coordinator_core/claims.py:Claim._say": SHARED_JOURNAL,
-    "coordinator_core/cli/output.py:discard": "the null device",
+    "coordinator_core/process/streams.py:_Results.write": "the null device",
     "coordinator_core/cluster/files.py:PartitionFiles._roll": CAPTURE,
     "coordinator_core/cluster/files.py:PartitionFiles._scan": CAPTURE,
     "coordinator_core/cluster/files.py:PartitionFiles.cut": CAPTURE,
