@@ -8,7 +8,7 @@ from contextlib import suppress
 from coordinator_core import storage
 from coordinator_core.cli.options import note
 from coordinator_core.errors import DamagedInputError, UsageError
-from coordinator_core.log.discovery import PACKED, discover
+from coordinator_core.log.discovery import PACKED, UNNUMBERED, discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.runs.place import LATEST, directories_of, is_run
@@ -31,15 +31,16 @@ def find_snapshot(paths: Sequence[str]) -> Snapshot:
 def warn_about_snapshot(snapshot: Snapshot) -> None:
     """Warn of a log that may seem to hold less than it does.
 
-    One of which nothing was copied but the names of its files is as clean as one without groups, and compressed
-    segments leave a gap that a cleaner might have left.
+    One of which nothing was copied but the names of its files is as clean as one without groups, and segments that
+    are compressed, or have other names, leave a gap that a cleaner might have left.
     """
-    packed = [path for path, why in snapshot.ignored if why == PACKED]
-    if packed:
-        note(
-            f"regroup: warning: compressed segments are not read ({len(packed)}, such as {packed[0]}): unpack those "
-            "that are not there uncompressed"
-        )
+    for reason, what, remedy in (
+        (PACKED, "compressed segments", "unpack them"),
+        (UNNUMBERED, "files named .log", "a segment has the 20 digits of its first record offset as name"),
+    ):
+        left = [path for path, why in snapshot.ignored if why == reason]
+        if left:
+            note(f"regroup: warning: {what} are not read ({len(left)}, such as {left[0]}): {remedy}")
     if not any(map(_has_record, snapshot.partitions)):
         note(f"regroup: warning: {', '.join(snapshot.sources)} holds no record: nothing is known of any group")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.snapshot import find_snapshot
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.verify import VerifyReport, verify
 from coordinator_core.runs.place import is_one_run
@@ -43,7 +43,9 @@ def verify_command(
     elif public_key is not None:
         report = _signed_files(paths, public_key)
     else:
-        report = verify(find_snapshot(paths))
+        snapshot = find_snapshot(paths)
+        warn_about_snapshot(snapshot)
+        report = verify(snapshot)
     if output_format is Format.JSON:
         write_json(report.as_dict())
     else:

@@ -69,13 +69,14 @@ _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
 _CLEANED = re.compile(r"^(\d{1,20})\..*\.cleaned$")
 NO_FILE_OF_A_LOG, PACKED = "not a file of a log", "a compressed segment"
+UNNUMBERED = "its name is not a base offset of 20 digits"
 
 _IGNORED_FILES = (
     (re.compile(r"\.deleted$"), "superseded, waits for deletion"),
     (re.compile(r"\.cleaned$"), "unfinished output of the log cleaner"),
     (re.compile(r"\.swap$"), "index of a swapped segment"),
     (re.compile(r"\.log\.(gz|zst|xz|bz2|lz4|zip)$"), PACKED),
-    (re.compile(r"\.log$"), "its name is not a base offset of 20 digits"),
+    (re.compile(r"\.log$"), UNNUMBERED),
     (re.compile(r"\.(index|timeindex|txnindex)$"), "index, says nothing that the segment does not"),
     (re.compile(r"\.snapshot$"), "producer snapshot, rebuilt from the segments"),
     (re.compile(r"checkpoint$"), "checkpoint"),
@@ -461,6 +462,7 @@ def resolve_segments(
     segments: dict[int, Entry] = {}
     swaps: dict[int, Entry] = {}
     cleaned: list[int] = []
+    names = {entry.name for entry in entries}
     for entry in entries:
         if entry.is_directory:
             ignored.append((entry.path, "directory"))
@@ -471,7 +473,9 @@ def resolve_segments(
         else:
             if match := _numbered(_CLEANED, entry.name):
                 cleaned.append(int(match[1]))
-            ignored.append((entry.path, _reason(entry.name)))
+            why = _reason(entry.name)
+            is_copy = why == PACKED and os.path.splitext(entry.name)[0] in names
+            ignored.append((entry.path, "compressed copy of a segment that is here" if is_copy else why))
 
     for base in sorted(swaps):
         if cleaned and base >= min(cleaned):

@@ -295,16 +295,26 @@ def test_an_empty_path_is_not_the_working_directory(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_compressed_segments_beside_others_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "what", "remedy"),
+    [
+        (f"{9:020}.log.zst", "compressed segments", "unpack them"),
+        ("9.log", "files named .log", "a segment has the 20 digits of its first record offset as name"),
+    ],
+)
+def test_segments_that_are_left_aside_are_told(
+    name: str, what: str, remedy: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_segment(tmp_path, b"".join(History().commit(1).batches))
     (segment,) = tmp_path.rglob("*.log")
-    packed = segment.with_name(f"{9:020}.log.zst")
-    packed.write_bytes(b"")
-    warning = f"regroup: warning: compressed segments are not read (1, such as {packed}): "
-    warning += "unpack those that are not there uncompressed\n"
-    for command in ("list", "investigate", "reconcile"):
+    # Its own compressed copy is not told.
+    segment.with_name(f"{segment.name}.zst").write_bytes(b"")
+    left = segment.with_name(name)
+    left.write_bytes(b"")
+    warning = f"regroup: warning: {what} are not read (1, such as {left}): {remedy}\n"
+    for command in ("list", "investigate", "reconcile", "verify"):
         _, _, err = outcome([command, str(tmp_path), "--kafka-version", "4.3.1"], capfd)
-        assert err.count(warning) == 1, command
+        assert err.count(warning) == err.count("warning: ") == 1, command
     assert warning not in outcome(["list", str(segment), "--kafka-version", "4.3.1"], capfd)[2]
 
 
@@ -399,6 +409,7 @@ def test_a_log_without_a_record_is_told_as_that(
         ["list"],
         ["investigate"],
         ["reconcile"],
+        ["verify"],
         ["replay", "--output", str(tmp_path / "out"), "--cluster", "c"],
     ):
         code, _, err = outcome([words[0], str(log), *words[1:]], capfd)
