@@ -198,14 +198,12 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
     """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound, and for a log
     that ends before its log start offset.
 
-    ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at, and it deletes what ends before the
-    log start offset (``LogLoader.recoverLog``). Kafka's cleaner looks at none
+    ``as_broker``: where a starting broker verifies nothing, CRCs are not looked at. Kafka's cleaner looks at none
     (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a batch that it keeps whole keeps its wrong CRC.
     """
     checks = [(segment, end, not as_broker or is_verified(log, end)) for segment, end in ranges_to_scan(log)]
     scan = _scan_of(log, checks, workers)
-    if not as_broker:
-        _check_end(scan)
+    _check_end(scan)
     return scan
 
 

@@ -213,13 +213,16 @@ def read_partition(
         found.append(wrong)
 
 
+_BEFORE_START = "log_start_offset"
+
+
 def ends_before_start(log: PartitionLog, end_offset: int) -> Damage | None:
     """Damage when a log that ends at ``end_offset`` does not reach its log start offset."""
     if log.log_start_offset is None or end_offset >= log.log_start_offset:
         return None
     last = log.segments[-1]
     detail = f"the log ends before its start offset {log.log_start_offset}"
-    return Damage(last.path, last.size, end_offset, "log_start_offset", detail)
+    return Damage(last.path, last.size, end_offset, _BEFORE_START, detail)
 
 
 def read_records(
@@ -271,11 +274,20 @@ _NOT_LOADED = "a broker cannot load the partition from here on"
 
 
 def loadable(log: PartitionLog, *, damage: list[Damage] | None = None) -> PartitionLog:
-    """The partition as a starting broker leaves it and loads it: :func:`recover`, up to records that cannot be read."""
+    """The partition as a starting broker leaves it and loads it: :func:`recover`, up to records that cannot be read.
+
+    One that ends before its log start offset is empty, and begins there
+    (``LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd``).
+    """
     log = recover(log, damage=damage)
     found: list[Damage] = []
     for _ in read_records(log, on_damage=OnDamage.RECOVER, damage=found):
         pass
+    if found and found[-1].kind == _BEFORE_START:
+        if damage is not None:
+            damage.append(found[-1])
+        assert log.log_start_offset is not None
+        return replace(log, segments=(replace(log.segments[-1], base_offset=log.log_start_offset, size=0),))
     if not found or found[-1].detail != _NOT_LOADED:
         return log
     stop = found[-1]

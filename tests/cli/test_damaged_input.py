@@ -178,6 +178,30 @@ def test_a_log_that_ends_before_its_start(
         code, _, err = outcome([*words, "--salvage"], capfd)
         assert code == 0
         assert f"00000000000000000000.log: byte {len(SEGMENT)}, record offset 5: log_start_offset" in err
+    if command[0] in ("describe", "list", "replay", "expire", "stats", "compact"):
+        code, _, err = outcome([*words, "--partial"], capfd)
+        assert code == 0
+        assert err.count(f"00000000000000000000.log: byte {len(SEGMENT)}, record offset 5: log_start_offset") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--renumber"], ["--expire"]], ids=" ".join)
+def test_a_log_that_ends_before_its_start_is_compacted_as_a_broker_leaves_it(
+    options: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It deletes all segments, and begins at the log start offset."""
+    log, output = tmp_path / "log", tmp_path / "compacted"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    (log / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 50\n")
+    words = ["compact", str(log), "--output", str(output), "--partial", "--format", "json", *options]
+    code, out, err = outcome(words, capfd)
+    assert (code, err.count("log_start_offset")) == (0, 1)
+    document = json.loads(out)
+    assert (document["partial"], [one["kind"] for one in document["damage"]]) == (True, ["log_start_offset"])
+    (partition,) = document["partitions"]
+    assert (partition["log_start_offset"], partition["log_end_offset"], partition["output_records"]) == (50, 50, 0)
+    (segment,) = output.rglob("*.log")
+    assert (segment.name, segment.stat().st_size) == (f"{50:020}.log", 0)
 
 
 @pytest.mark.parametrize(
