@@ -61,6 +61,9 @@ class Facts:
     topics: Topics | None = None
     previous: Facts | None = None
     extra: dict[Need, Any] = field(default_factory=dict)
+    captured_ms: int | None = None
+    """Time of capture of the newest topics with which the run was reconciled before; ``None``: not known."""
+
     _notes: dict[str, Any] = field(default_factory=dict)
     _tables: dict[str, Columns] = field(default_factory=dict)
 
@@ -101,7 +104,7 @@ class Facts:
 
     def _part(self, partitions: Collection[int], groups: GroupRange | None = None) -> Facts:
         previous = None if self.previous is None else self.previous._part(partitions, groups)
-        return Facts(RunPart.of(self.run, partitions, groups), self.topics, previous, self.extra)
+        return Facts(RunPart.of(self.run, partitions, groups), self.topics, previous, self.extra, self.captured_ms)
 
     @cached_property
     def committed_by_group(self) -> pa.Table:

@@ -11,6 +11,7 @@ from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.previous import check_previous
+from coordinator_core.rules.publish import captured_ms
 from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.rules.transaction_log import TransactionLog, read_transaction_log
@@ -29,6 +30,8 @@ class Inputs:
     transaction_log: TransactionLog | None
     settings: RuleSettings
     codes: tuple[str, ...] | None
+    against_captured_ms: int | None = None
+    """:func:`captured_ms` of ``against``."""
 
     @classmethod
     def read(
@@ -63,6 +66,7 @@ class Inputs:
         made.run.refuse_other_rules()
         if made.against is not None:
             check_previous(made.run, made.against)
+            made = replace(made, against_captured_ms=captured_ms(made.against))
         if log:
             pin_of_run(made.run, log)
         return made
@@ -73,7 +77,10 @@ class Inputs:
         def part(run: Run) -> Run:
             return run if partitions is None else RunPart.of(run, partitions)
 
-        facts = Facts(part(self.run), self.topics, None if self.against is None else Facts(part(self.against)))
+        previous = None
+        if self.against is not None:
+            previous = Facts(part(self.against), captured_ms=self.against_captured_ms)
+        facts = Facts(part(self.run), self.topics, previous)
         if self.log:
             facts.extra[Need.LOG] = self.log
         if self.transaction_log is not None:

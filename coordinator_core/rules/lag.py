@@ -217,8 +217,8 @@ def _statuses(facts: Facts) -> Int64s:
         for one, rows in ((facts, matched.now), (facts.previous, matched.before))
     )
     # One copy, replayed again, tells nothing new. Where nobody commits, a later copy has the same bytes.
-    captured_ms = None if facts.topics is None else facts.topics.captured_at_ms
-    is_later = captured_ms is not None and captured_ms > facts.previous.now_ms
+    captured_ms, then_ms = None if facts.topics is None else facts.topics.captured_at_ms, facts.previous.captured_ms
+    is_later = captured_ms is not None and then_ms is not None and captured_ms > then_ms
     is_later = is_later or not _is_of_same_bytes(facts.run, facts.previous.run)
     stayed = now["committed_offset"] == before["committed_offset"]
     again = now["record_offset"] > before["record_offset"]

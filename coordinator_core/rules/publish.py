@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -83,6 +84,23 @@ def publish_findings(facts: Facts, found: Reconciliation) -> str:
         storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())
         files.write_json(target, summary)
     return directory
+
+
+def captured_ms(run: Run) -> int | None:
+    """Time of capture (epoch ms) of the newest topics in a published reconciliation of ``run``; ``None`` without one.
+
+    Reconciliations that this version cannot read are passed over.
+    """
+    findings = beside(run.path, FINDINGS_DIRECTORY)
+    if storage.stat(findings) is None:
+        return None
+    found = []
+    for directory in storage.list_directory(findings):
+        path = storage.join(directory.path, RECONCILIATION)
+        with suppress(ValueError, KeyError, TypeError):
+            if storage.exists(path) and (topics := files.read_json(path)["topics"]) is not None:
+                found.append(topics["captured_at_ms"])
+    return max((one for one in found if isinstance(one, int)), default=None)
 
 
 def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]:

@@ -16,6 +16,7 @@ from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures import figures_of, figures_together
 from coordinator_core.rules.figures_publish import FIGURES_FILE, figure_files, publish_figures, read_figures
+from coordinator_core.rules.inputs import Inputs
 from coordinator_core.rules.lag import Lag
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_runs
@@ -98,10 +99,6 @@ def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
     before = Log({0: quiet, 1: other}, topics=TOPICS)
     # Replayed again, say, or of a broker that did not write since.
     assert statuses(lag_of(replace(before, previous=before), tmp_path / "same")) == {"g": "ok", "h": "ok"}
-    # Where nobody commits at all the log stays as it was, and the topics alone tell that the copy is later.
-    day_after = NOW_MS + 24 * 3_600_000
-    later = replace(before, topics=TOPICS | {"captured_at_ms": day_after}, now_ms=day_after, previous=before)
-    assert statuses(lag_of(later, tmp_path / "day-after")) == {"g": "stopped", "h": "stopped"}
     # Nothing else was written to the partition of a group that has stopped.
     grown = Log({0: quiet, 1: log_of(classic("h"), commit("h"), commit("h", offset=51))}, topics=TOPICS)
     facts = replace(grown, previous=before).facts(tmp_path / "later")
@@ -113,6 +110,29 @@ def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
     of_part = figures_of(part).lag
     assert of_part is not None
     assert statuses(of_part) == {"g": "stopped"}
+
+
+@pytest.mark.parametrize(("hours", "status"), [(0, "ok"), (24, "stopped")])
+def test_where_nobody_commits_the_topics_alone_tell_that_a_copy_is_later(
+    hours: int, status: str, tmp_path: Path
+) -> None:
+    """The log stays as it was. A scheduled run has a now before the capture, so that says nothing."""
+    captured_ms = NOW_MS + 3_600_000
+    log = one(classic(), commit(), topics=TOPICS | {"captured_at_ms": captured_ms})
+    facts = log.facts(tmp_path / "before")
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps(TOPICS | {"captured_at_ms": captured_ms + hours * 3_600_000}))
+    run = replace(log, now_ms=captured_ms + 48 * 3_600_000).publish(tmp_path / "now")
+
+    def found() -> dict[str, str]:
+        lag = figures_of(Inputs.read(run.path, topics=str(topics), against=facts.run.path).facts()).lag
+        assert lag is not None
+        return statuses(lag)
+
+    # What is known of the capture of the run before is what it was reconciled with.
+    assert found() == {"g": "ok"}
+    publish_findings(facts, evaluate(facts))
+    assert found() == {"g": status}
 
 
 @pytest.mark.parametrize(
