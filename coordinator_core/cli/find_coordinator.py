@@ -13,6 +13,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
+from coordinator_core.reports.text_table import MOST_WIDTH
 from coordinator_core.topology import NO_LEADER, load_topology
 from coordinator_core.untrusted import visible
 
@@ -41,7 +42,7 @@ def find_coordinator_command(
     if output_format is Format.JSON:
         write_json(rows)
         return
-    width = max(15, *(len(visible(group_id)) for group_id in groups))
+    width = min(max(15, *(len(visible(group_id)) for group_id in groups)), MOST_WIDTH)
     write_line(f"{'GROUP':<{width}} OFFSETS-PARTITION LEADER")
     for row in rows:
         leader = "-" if row["leader"] is None else row["leader"]

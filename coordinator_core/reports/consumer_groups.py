@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from coordinator_core.reports.text_table import MISSING, MOST_WIDTH
 from coordinator_core.untrusted import visible
 
-MISSING = "-"
 _NARROW, _NUMBER, _WIDE = 10, 15, 25
 
 Json = dict[str, Any]
@@ -148,7 +148,7 @@ def state_text(group: Json, *, verbose: bool) -> str:
 
 
 def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> str:
-    """``--list``: ids alone, or with the columns TYPE and STATE."""
+    """``--list``: ids alone, or with the columns TYPE and STATE. A very long id pads no other row; it does there."""
     if not (with_type or with_state):
         return "\n".join(visible(row["group_id"]) for row in listing)
     header = ["GROUP"] + ["TYPE"] * with_type + ["STATE"] * with_state
@@ -156,7 +156,7 @@ def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> 
         [row["group_id"]] + [row["type"].capitalize()] * with_type + [row["state"] or MISSING] * with_state
         for row in listing
     ]
-    widths = [_column(0, rows)] + [20] * (len(header) - 1)
+    widths = [min(_column(0, rows), MOST_WIDTH)] + [20] * (len(header) - 1)
     return _table(header, rows, widths)
 
 

@@ -17,7 +17,7 @@ from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
 from tests.history.logs import Log
-from tests.replay.histories import History, encoded_key
+from tests.replay.histories import History, OffsetKey, encoded_key
 
 NOW = ["--now-ms", "1795260000000"]
 OFFSET_TYPE = b"\0\1"
@@ -173,6 +173,33 @@ def test_dump_prints_like_the_tool_of_the_release_that_the_records_tell(
     told = output_of(["dump", str(snapshot.paths[0])], capfdbinary)
     assert told == output_of(["dump", *snapshot.command_line()], capfdbinary)
     assert told != output_of(["dump", str(snapshot.paths[0]), "--kafka-version", "2.2.2"], capfdbinary)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["stats"],
+        ["expire", "--offsets-retention-ms", "1"],
+        ["whatif", "--delete-topic", "t"],
+        ["find-coordinator"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_long_group_id_pads_no_other_row(
+    words: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """It is whole, in its own row alone."""
+    groups = ["g" * 20_000, *(f"g-{number}" for number in range(9))]
+    history = History()
+    for group in groups:
+        history.commit(1, OffsetKey(group, "t", 0))
+    (tmp_path / "log").mkdir()
+    log = str(write_segment(tmp_path / "log", b"".join(history.batches)))
+    given = groups if words[0] == "find-coordinator" else [log, "--kafka-version", "4.3.1", *NOW]
+    lines = output_of([*words, *given], capfdbinary, code=int(words[0] == "whatif")).splitlines()
+    assert any(groups[0] in line for line in lines)
+    assert max(len(line) for line in lines if groups[0] not in line) < 500
 
 
 def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
