@@ -26,7 +26,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("export")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--output", required=True, metavar="DIR", help="New directory for the evidence.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only of this group (repeatable).")
 @click.option("--previous", metavar="RUN", help="Directory of the evidence before: the new one names it.")

@@ -23,7 +23,7 @@ _PAST = {OnDamage.SALVAGE: "with --salvage", OnDamage.RECOVER: "with --partial"}
 
 
 @click.command("verify")
-@click.argument("directories", nargs=-1, required=True, metavar="DIR")
+@click.argument("directories", nargs=-1, required=True, metavar="DIR…")
 @click.option(
     "--log",
     "logs",

@@ -35,7 +35,7 @@ _MOST_TOLD = 5
 
 
 @click.command("compact")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
 @click.option("--output", required=True, metavar="DIR", help="Directory of the new log; must not exist yet.")
 @click.option("--expire", is_flag=True, help="Tombstone expired offsets first, see `regroup expire`.")
 @offsets_retention_option

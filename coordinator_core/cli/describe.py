@@ -29,7 +29,7 @@ from coordinator_core.rules.topics import read_topics
 
 
 @click.command("describe")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--offsets", "view", flag_value="offsets", default=True, help="Committed offsets (the default).")
 @click.option("--members", "view", flag_value="members", help="Members and their assignments.")
 @click.option("--state", "view", flag_value="state", help="State, assignor and epochs.")
@@ -95,7 +95,7 @@ def _describe_text(group: dict[str, Any], view: str, verbose: bool, selection: S
 
 
 @click.command("list")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--type", "with_type", is_flag=True, help="Show the type of each group.")
 @click.option("--state", "with_state", is_flag=True, help="Show the state of each group.")
 @group_options

@@ -68,7 +68,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("predict")
-@click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]")
+@click.argument("paths", nargs=-1, metavar="[SNAPSHOT…|RUN]")
 @click.option(
     "--topology", "topology_file", type=ExistingFile(), help="Topology of the cluster (JSON). [default: beside the log]"
 )

@@ -18,7 +18,7 @@ from coordinator_core.untrusted import visible_lines
 
 
 @click.command("dump")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
 @replay_options
 @format_option(Format.TEXT, Format.JSONL)
 def dump_command(paths: tuple[str, ...], output_format: Format, options: ReplayOptions) -> None:

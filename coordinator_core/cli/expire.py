@@ -28,7 +28,7 @@ from coordinator_core.untrusted import csv_text
 
 
 @click.command("expire")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @offsets_retention_option
 @click.option(
     "--rebalancing-group",

@@ -17,7 +17,7 @@ from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 
 @click.command("explain")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group to explain.")
 @click.option("--topic", metavar="TOPIC[:PARTITION]", help="Only its committed offsets for this topic.")
 @replay_options

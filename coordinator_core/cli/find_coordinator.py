@@ -19,7 +19,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("find-coordinator")
-@click.argument("groups", nargs=-1, required=True)
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP…")
 @click.option(
     "--topology",
     type=ExistingFile(),

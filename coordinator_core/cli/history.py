@@ -32,7 +32,7 @@ from coordinator_core.runs.read import open_run
 
 
 @click.command("history")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option(
     "--output",
     required=True,

@@ -11,7 +11,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("import-records")
-@click.argument("paths", nargs=-1, required=True, metavar="PARQUET")
+@click.argument("paths", nargs=-1, required=True, metavar="PARQUET…")
 @click.option("--output", required=True, metavar="DIR", help="Where the log directory is made (local).")
 @click.option(
     "--isolation-level",

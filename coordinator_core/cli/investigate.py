@@ -37,7 +37,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("investigate")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option("--since", metavar="TIME", help="Only events from then on: 2026-05-12T02:00, or epoch ms.")
 @click.option("--symptom", metavar="TEXT", help="Only explanations of this: an error, or a symptom.")

@@ -22,7 +22,7 @@ _PARTITIONS_SHOWN = 8
 
 
 @click.command("loads")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
 @click.option(
     "--releases",
     metavar="RELEASE,…",

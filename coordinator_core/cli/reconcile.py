@@ -141,7 +141,7 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 
 
 @click.command("reconcile")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
 @sign_key_option("what --publish writes")

@@ -25,7 +25,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("replay")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
 @click.option("--output", required=True, metavar="DIR", help="Where runs are published (a path or a URI).")
 @click.option("--cluster", required=True, metavar="NAME", help="Name of the cluster the log comes from.")
 @click.option("--window", metavar="KEY", help="Key of the scheduling window (default: the UTC date of now).")

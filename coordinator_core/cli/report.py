@@ -26,7 +26,7 @@ from coordinator_core.runs.place import is_one_run
 
 
 @click.command("report")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @reconcile_options(fail_on=NEVER)
 @snapshot_options
 @click.option(

@@ -43,7 +43,7 @@ _MENDED: Mapping[str | None, str] = {
 
 
 @click.command("rescue")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
 @click.option(
     "--topology",
     "topology_file",

@@ -166,7 +166,7 @@ _choice_options = together(
 
 
 @click.command("plan")
-@click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]…")
+@click.argument("paths", nargs=-1, metavar="[SNAPSHOT…|RUN]")
 @_source_options
 @_scenario_options
 @_target_options

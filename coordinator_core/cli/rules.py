@@ -10,7 +10,7 @@ from coordinator_core.rules.catalogue import RULES, rule_of
 
 
 @click.command("rules")
-@click.argument("codes", nargs=-1, metavar="[CODE]…")
+@click.argument("codes", nargs=-1, metavar="[CODE…]")
 @format_option(Format.TEXT, Format.JSON)
 def rules_command(codes: tuple[str, ...], output_format: Format) -> None:
     """The catalogue of reconciliation rules, or everything about the rules named (R31, D10 or a name)."""

@@ -18,7 +18,7 @@ from coordinator_core.untrusted import visible
     "traces",
     nargs=-1,
     required=True,
-    metavar="TRACE",
+    metavar="TRACE…",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--check", is_flag=True, help="Compare with the broker's replies and records in the trace.")

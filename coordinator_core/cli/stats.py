@@ -27,7 +27,7 @@ from coordinator_core.reports.stats import stats_document, stats_text
 
 
 @click.command("stats")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option(
     "--top",

@@ -18,7 +18,7 @@ from coordinator_core.untrusted import visible
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN|DIR")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN|DIR")
 @click.option(
     "--public-key",
     metavar="FILE",

@@ -35,7 +35,7 @@ _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_
 
 
 @click.command("whatif")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option(
     "--to",
     type=click.Choice([GroupType.CONSUMER.value, GroupType.STREAMS.value, GroupType.SHARE.value]),

@@ -132,6 +132,8 @@ class _Search:
         self._log_dirs: dict[str, _LogDir] = {}
         self._named_files: dict[str, list[SegmentFile]] = {}
         self._seen: set[str] = set()
+        self._named = ""
+        """The directory that is searched, as the operator named it."""
 
     def add(self, path: str) -> None:
         found = storage.stat(path)
@@ -144,6 +146,7 @@ class _Search:
             self._add_file(found)
             return
         replicas, ignored = len(self.replicas), len(self.ignored)
+        self._named = path
         self._add_directory(path, 0)
         if len(self.replicas) == replicas:
             files = self.ignored[ignored:] or [
@@ -220,7 +223,12 @@ class _Search:
         self._named_files.setdefault(directory, []).append(segment)
 
     def _add_directory(self, path: str, depth: int) -> None:
-        entries = storage.list_directory(path)
+        try:
+            entries = storage.list_directory(path)
+        except UsageError as error:
+            if not depth:
+                raise
+            raise UsageError(f"{self._named}: log directories are looked for below it: {error}") from None
         if depth and any(entry.name == CAPTURE_MARKER for entry in entries):
             _check_whole(path)
         if _is_log_dir(entries):

@@ -17,13 +17,18 @@ WITH_A_BROKER = {
 """Commands that need a cluster, and where they have one."""
 
 
-def leaves(command: click.Command, name: str = "") -> Iterator[str]:
+def leaves(command: click.Command) -> Iterator[str]:
     """Names of the commands that do something, such as ``drill predict``."""
+    return (name for name, _ in leaf_commands(command))
+
+
+def leaf_commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands that do something, with their names."""
     if not isinstance(command, click.Group):
-        yield name
+        yield name, command
         return
     context = click.Context(command)
     for each in command.list_commands(context):
         found = command.get_command(context, each)
         assert found is not None
-        yield from leaves(found, f"{name} {each}".strip())
+        yield from leaf_commands(found, f"{name} {each}".strip())

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli import history, spark_app
-from coordinator_core.cli.app import run
+from coordinator_core.cli.app import cli, run
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
+from tests.cli.commands import leaf_commands
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
 from tests.history.logs import Log
@@ -245,6 +246,17 @@ def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert code == 1
     assert "does not load offsets partition 0: record offset 1" in err
     assert json.loads(out)["load_failures"][0]["record_offset"] == 1
+
+
+def test_the_usage_says_what_can_be_repeated() -> None:
+    repeated = {
+        leaf: param.metavar or ""
+        for leaf, command in leaf_commands(cli)
+        for param in command.params
+        if param.nargs == -1
+    }
+    assert repeated["list"] == "SNAPSHOT…|RUN"
+    assert [leaf for leaf, metavar in repeated.items() if "…" not in metavar] == []
 
 
 @pytest.mark.parametrize(

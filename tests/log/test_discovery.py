@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import discover, parse_checkpoint
 from coordinator_core.log.reader import read_records
@@ -55,6 +56,24 @@ class TestWhatPathsMayName:
     def test_directories_that_hold_log_dirs(self, tmp_path: Path, depth: str) -> None:
         write_partition(tmp_path / depth, {0: commits(0)}, partition=3)
         assert [log.offsets_partition for log in discover([str(tmp_path)]).partitions] == [3]
+
+    def test_the_error_of_a_search_says_where_it_began(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As ``/``, below which directories go while others are read."""
+        gone = tmp_path / "data/gone"
+        gone.mkdir(parents=True)
+        listed = storage.list_directory
+
+        def listed_and_removed(path: str) -> list[storage.Entry]:
+            entries = listed(path)
+            if path == str(gone.parent):
+                gone.rmdir()
+            return entries
+
+        monkeypatch.setattr(storage, "list_directory", listed_and_removed)
+        with pytest.raises(UsageError) as error:
+            discover([str(tmp_path)])
+        searched = f"{tmp_path}: log directories are looked for below it"
+        assert str(error.value) == f"{searched}: {gone}: cannot be read: No such file or directory"
 
     def test_a_partition_directory(self, tmp_path: Path) -> None:
         directory = write_partition(tmp_path, {0: commits(0)}, partition=7)
