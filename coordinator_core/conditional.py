@@ -73,7 +73,7 @@ def _conditional_update(store: ObjectStore, path: str, change: Change) -> bool:
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-    key = _key(path)
+    key = storage.below_root(path)
     try:
         for _ in range(_TRIES):
             content, condition = _found(store, key)
@@ -108,17 +108,12 @@ def _found(store: ObjectStore, key: str) -> tuple[bytes | None, Any]:
     return bytes(found.bytes()), known
 
 
-def _key(path: str) -> str:
-    # As the rest takes it: ``urlsplit`` would cut it at a ``#``.
-    return path.partition("?")[0].partition("://")[2].partition("/")[2].strip("/")
-
-
 def _store(path: str) -> ObjectStore | None:
     """The store of a URI, over the credentials that pyarrow takes; ``None`` where it has no conditional put."""
+    if not storage.is_object(path):
+        return None
     main, _, query = path.partition("?")
     scheme, _, rest = main.partition("://")
-    if scheme.lower() not in ("s3", "gs", "gcs", "abfs", "abfss"):
-        return None
     root = f"{scheme}://{rest.partition('/')[0]}"
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:

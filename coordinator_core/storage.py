@@ -26,6 +26,8 @@ from urllib.parse import quote, unquote, urlsplit
 from coordinator_core.errors import RegroupError, StorageError, UsageError, not_written
 
 _MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
+_OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
+"""Schemes of their URIs."""
 _UPLOADING = ("s3", "gcs", "abfs")
 """File systems that show a file only when all of it is there."""
 _CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
@@ -103,9 +105,27 @@ def filesystem(path: str) -> tuple[Any, str]:
         return pyarrow.fs.LocalFileSystem(), str(local_path(path).absolute())
     main, _, query = path.partition("?")
     scheme, _, rest = main.partition("://")
-    root, slash, inner = rest.partition("/")
+    root, slash, _ = rest.partition("/")
+    # First, since it refuses credentials, which other errors would repeat.
     found, prefix = _remote(f"{scheme}://{root}/", query)
-    return found, f"{prefix.rstrip('/')}{slash}{inner}".rstrip("/")
+    return found, f"{prefix.rstrip('/')}{slash}{below_root(path)}".rstrip("/")
+
+
+def is_object(path: str) -> bool:
+    """Whether ``path`` is a URI of an object store."""
+    return path.partition("://")[0].lower() in _OBJECT_STORES and not is_local(path)
+
+
+def below_root(path: str) -> str:
+    """The path of a URI below its root (bucket, host): the key of an object.
+
+    ``UsageError`` for a key with an empty component, which Arrow's file systems refuse.
+    """
+    # ``urlsplit`` would cut it at a ``#``.
+    inner = path.partition("?")[0].partition("://")[2].partition("/")[2].rstrip("/")
+    if is_object(path) and "//" in f"/{inner}":
+        raise UsageError(f"{path}: two slashes with no name between them")
+    return inner
 
 
 @lru_cache(maxsize=32)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from coordinator_core import storage
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core import conditional, storage
+from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode, RegroupError, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.verify import verify
@@ -240,6 +241,30 @@ class TestObjectStore:
             storage.stat("s3://key:secret@bucket/log?region=eu")
         assert "key" not in str(caught.value)
         assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("key", ["/x", "x//y"])
+    def test_an_empty_name_in_a_key_is_refused(self, key: str, bucket: ObjectStore) -> None:
+        refusing: list[Callable[[str], object]] = [
+            storage.stat,
+            storage.list_directory,
+            storage.read,
+            storage.make_directory,
+            storage.delete,
+            lambda path: storage.write_atomic(path, b""),
+            lambda path: conditional.update(path, lambda _: b""),
+        ]
+        for refused in refusing:
+            with pytest.raises(UsageError, match="two slashes with no name between them"):
+                refused(bucket.uri(key))
+        # A slash at the end is none in a key.
+        assert storage.stat(f"{bucket.uri('')}/") is not None
+        with pytest.raises(UsageError, match="credentials"):
+            storage.stat(f"s3://key:secret@{bucket.bucket}/{key}")
+
+    @pytest.mark.parametrize("words", [["list", "URI"], ["replay", "demo/shop", "--cluster", "c", "--output", "URI"]])
+    def test_a_command_says_so(self, words: list[str], bucket: ObjectStore, capfd: pytest.CaptureFixture[str]) -> None:
+        assert run([bucket.uri("/x") if word == "URI" else word for word in words]) == ExitCode.USAGE
+        assert "two slashes with no name between them" in capfd.readouterr().err
 
     @pytest.mark.parametrize("case", ["kmix-0102-241/cleaned", "k431-cluster"])
     def test_a_snapshot_is_read_as_from_files(self, bucket: ObjectStore, case: str) -> None:
