@@ -1,14 +1,14 @@
-"""Committed offsets that were removed, and whose values the cleaner has taken since: what is left are tombstones."""
+"""Committed offsets that were removed, and whose values are gone from the log: what is left are tombstones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import Bare, GroupHistory, Version
+from coordinator_core.history.model import Bare, ChangeKind, EndKind, GroupHistory, Place, Removal, Version
 from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import by_rest, moment, were
+from coordinator_core.investigate.words import by_rest, count, moment, were
 from coordinator_core.releases import Deleter, Loader
 from coordinator_core.rules.model import Severity
 
@@ -19,6 +19,7 @@ _NAMES = {
     Deleter.OFFSET_DELETE: "an OffsetDelete request",
     Deleter.TOPIC_DELETION: "the deletion of the topic",
 }
+_DELETERS = {EndKind[one.name]: one for one in _NAMES}
 
 
 def explain_cleaned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -37,14 +38,22 @@ def explain_cleaned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanation:
     first = act[0].place
     keys = {one.offset_key: one.place for one in act if one.offset_key is not None}
-    with_group = any(one.offset_key is None for one in act)
-    *others, last = _causes(case, with_group=with_group)
+    ends = _ends_in(group, act)
+    # Offsets that went in the same act, and whose values the log has.
+    beside = [one for one in group.removals if _in_act(one.place, act)]
+    deleters = _deleters(beside, {key.topic for key in keys})
+    *others, last = [_NAMES[one] for one in deleters or _possible(case, with_group=bool(ends))]
     causes = f"{', '.join(others)} or {last}" if others else last
     again = sorted((key, found) for key in keys if (found := _first_after(group, key, keys[key].record_offset)))
     verdict = (
         f"{were(len(keys), 'committed offset')} removed from {group.group_id} at {moment(first.timestamp_ms)}"
-        f"{', with the group itself' if with_group else ''}. The cleaner has taken the values since, so this log does "
-        f"not tell how old they were, nor what took them: {causes}."
+        f"{', with the group itself' if ends else ''}. The values are gone from this log (the cleaner has taken them, "
+        "or they lay before its start), so it does not tell how old they were"
+    )
+    verdict += (
+        f". They went with {count(len(beside), 'committed offset')} that it has, by {causes}."
+        if deleters
+        else f", nor what took them: {causes}."
     )
     if again:
         key, version = again[0]
@@ -61,7 +70,7 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
         group.offsets_partition,
         evidence=[
             *(Event(place, f"tombstone of {key.topic}-{key.partition}") for key, place in [*keys.items()][:_SHOWN]),
-            *(Event(one.place, "tombstone of the group") for one in act if one.offset_key is None),
+            *(Event(place, "tombstone of the group") for place in ends),
             *(Event(version.place, "committed again") for _, version in again[:1]),
         ],
         now=[
@@ -76,14 +85,34 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
     )
 
 
-def _causes(case: Case, *, with_group: bool) -> list[str]:
+def _in_act(place: Place, act: Sequence[Bare]) -> bool:
+    return act[0].place.timestamp_ms - ONE_ACT_MS <= place.timestamp_ms <= act[-1].place.timestamp_ms + ONE_ACT_MS
+
+
+def _ends_in(group: GroupHistory, act: Sequence[Bare]) -> list[Place]:
+    """Tombstones of the group itself in the act, whether the log has its record or not."""
+    known = [one.place for one in group.changes if one.kind is ChangeKind.DELETED and _in_act(one.place, act)]
+    return [*(one.place for one in act if one.offset_key is None), *known]
+
+
+def _deleters(removals: Sequence[Removal], topics: set[str]) -> list[Deleter]:
+    """What took ``removals``, the judged cause first, and so offsets of ``topics`` with them; empty where nothing
+    tells."""
+    kinds = dict.fromkeys(kind for one in removals if one.end is not None for kind in (one.end.kind, *one.end.others))
+    is_of_other_topics = not topics <= {one.offset_key.topic for one in removals}
+    if not kinds.keys() <= _DELETERS.keys() or (EndKind.TOPIC_DELETION in kinds and is_of_other_topics):
+        return []
+    return [_DELETERS[kind] for kind in kinds]
+
+
+def _possible(case: Case, *, with_group: bool) -> list[Deleter]:
     """What may remove offsets, and the group with them. The Java coordinator deletes no group with a topic."""
     excluded = {Deleter.OFFSET_DELETE} if with_group else set()
     if with_group and case.profile.loader is Loader.JAVA:
         excluded.add(Deleter.TOPIC_DELETION)
     if not with_group and not case.profile.expiry.generation_zero_is_silent:
         excluded.add(Deleter.DELETE_GROUPS)
-    return [name for one, name in _NAMES.items() if one in case.profile.deleters and one not in excluded]
+    return [one for one in _NAMES if one in case.profile.deleters and one not in excluded]
 
 
 def _first_after(group: GroupHistory, key: OffsetKey, record_offset: int) -> Version | None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Portion
-from coordinator_core.groups.model import PartitionState
+from coordinator_core.groups.model import PartitionState, TransactionOutcome
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import (
@@ -116,6 +116,8 @@ def investigate(
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
+            if groups is not None:
+                _complete_transactions(history, replace(snapshot, partitions=(log,)), case, on_damage)
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)
@@ -151,6 +153,18 @@ def investigate(
         explanations = [one for one in explanations if not one.ended_before(since_ms)]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
     return Investigation(histories, explanations, _retention(found), bool(damage))
+
+
+def _complete_transactions(history: PartitionHistory, snapshot: Snapshot, case: Case, on_damage: OnDamage) -> None:
+    """Have the open transactions of the groups be those of their partition: other groups may have begun them."""
+    assert history.state is not None
+    known = history.state.transactions
+    producers = {one.producer_id for one in known if one.outcome is TransactionOutcome.OPEN}
+    if not producers:
+        return
+    ((merged, _),) = merged_partitions(snapshot, case.profile, on_damage=on_damage)
+    whole = [one for one in merged.open_transactions() if one.producer_id in producers]
+    history.state.transactions = [one for one in known if one.outcome is not TransactionOutcome.OPEN] + whole
 
 
 def size_of(snapshot: Snapshot) -> int:
@@ -263,8 +277,10 @@ def _read(
 
 
 def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:
-    # A copy may be older than the clock: ages are those at the newest record that was written anywhere.
-    return replace(case, now_ms=min(case.now_ms, max((history.last_ms for history in histories), default=-1)))
+    # A copy may be older than the clock: ages are those at the newest record that was written anywhere, or at the
+    # capture, where it is known.
+    newest_ms = max((history.last_ms for history in histories), default=-1)
+    return replace(case, now_ms=min(case.now_ms, max(newest_ms, case.captured_ms)))
 
 
 def _has_ends(group: GroupHistory) -> bool:

@@ -127,6 +127,12 @@ class Case:
     """``offsets.retention.minutes`` when the log was copied; it may have been another one before."""
 
     @property
+    def captured_ms(self) -> int:
+        """The log was copied no earlier, by its topics and topology (epoch ms); -1 if they do not tell."""
+        captured = [known.captured_at_ms for known in (self.topics, self.topology) if known is not None]
+        return max((at for at in captured if at is not None), default=-1)
+
+    @property
     def likely_retention_ms(self) -> int:
         return self.retention_ms or self.captured_retention_ms or self.profile.expiry.default_offsets_retention_ms
 

@@ -17,7 +17,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.log.reader import OnDamage, read_partition
-from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.log.types import OFFSETS_TOPIC, Codec, PartitionLog
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _LOAD_BUFFER_BYTES = 5 << 20
@@ -45,7 +45,7 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
     """Everything about one offsets partition as a log."""
     yield from _large_batches(history, case)
     yield from _large_records(history, case)
-    yield from _moved_start(history, log)
+    yield from _moved_start(history, log, case)
     yield from _empty_segments(history, log, case)
     yield from _hanging(history, case)
     yield from _formats(history, case)
@@ -114,10 +114,10 @@ def _large_records(history: PartitionHistory, case: Case) -> Iterator[Explanatio
         )
 
 
-def _moved_start(history: PartitionHistory, log: PartitionLog) -> Iterator[Explanation]:
-    first = log.segments[0].base_offset if log.segments else 0
-    start = max(first, log.log_start_offset or 0)
-    if start == 0:
+def _moved_start(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
+    start, topics = log.start_offset, case.topics
+    # Where the cluster's log begins at 0 and this one does not, only the copy lacks something.
+    if start == 0 or (topics is not None and topics.begins_at_0(OFFSETS_TOPIC, history.offsets_partition)):
         return
     yield _partition(
         "log-start-moved",
@@ -171,22 +171,24 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
-        place = Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1)
+        newest = Place(partition, transaction.last_record_offset, transaction.timestamp_ms, "", 0, -1)
         name = case.transactional_ids.get(transaction.producer_id)
         named = "" if name is None else f", transactional id {name},"
         yield _partition(
             "hanging-transaction",
             Severity.CRITICAL,
             f"A transaction of producer {transaction.producer_id}{named} is open since record "
-            f"{transaction.first_record_offset} of offsets partition {partition}, for at least {span(age)}: it holds "
-            f"{count(transaction.keys, 'committed offset')} of "
+            f"{transaction.first_record_offset} of offsets partition {partition}, and its newest record is {span(age)} "
+            f"old: it holds {count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
             "that the cleaner may not touch."
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
-            place,
+            newest,
             evidence=[
-                Event(place, f"first record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}")
+                Event(
+                    newest, f"newest record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
+                )
             ],
             not_this=["The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms."],
             now=[

@@ -31,8 +31,6 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
     partitions end at different times, they were copied at different times.
     """
     newest_ms = max((history.last_ms for history in histories), default=-1)
-    captured = [known.captured_at_ms for known in (case.topics, case.topology) if known is not None]
-    captured_ms = max((at for at in captured if at is not None), default=-1)
     alive = {
         history.offsets_partition: found
         for history in histories
@@ -44,7 +42,7 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
         number = history.offsets_partition
         if number not in of:
             continue
-        until_ms = newest_ms if number in early else captured_ms
+        until_ms = newest_ms if number in early else case.captured_ms
         quiet_ms = until_ms - history.last_ms
         stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, USUAL * one.usual_ms)]
         if stopped and (is_copied_at_once or number not in early):

@@ -153,6 +153,11 @@ class MergedPartition:
         """The same as Python objects but for the committed offsets."""
         return replace(self, offsets=NoRows()).to_state(whole_metadata=False)
 
+    def open_transactions(self) -> list[Transaction]:
+        """Transactions without an end marker, in the order of first record offsets."""
+        is_open = pc.equal(self.transactions["outcome"], TransactionOutcome.OPEN.value)
+        return [_transaction(row) for row in self.transactions.filter(is_open).to_pylist()]
+
     def to_state(self, *, whole_metadata: bool = True, long_texts: LongTexts | None = None) -> PartitionState:
         """The same as Python objects, one for every offset.
 

@@ -57,11 +57,9 @@ def _policy(facts: Facts, _: Limits) -> pa.Table:
 
 def _moved_start(facts: Facts, _: Limits) -> pa.Table:
     starts = {int(number): cut["log_start_offset"] for number, cut in facts.run.manifest["cut"].items()}
-    if facts.topics is not None and OFFSETS_TOPIC in (names := facts.topics.names.to_pylist()):
+    if (topics := facts.topics) is not None:
         # Where the cluster's log begins at 0 and this one does not, only the copy lacks something.
-        topics, number = facts.topics, names.index(OFFSETS_TOPIC)
-        of_cluster = topics.start[topics.first[number] :][: topics.count[number]]
-        starts = {one: start for one, start in starts.items() if one >= len(of_cluster) or of_cluster[one] != 0}
+        starts = {one: start for one, start in starts.items() if not topics.begins_at_0(OFFSETS_TOPIC, one)}
     rows = [{"offsets_partition": one, "log_start_offset": start} for one, start in sorted(starts.items()) if start > 0]
     return _table(rows, log_start_offset=pa.int64())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,14 +40,14 @@ def _offset_key_rows(events: Sequence[OffsetKeyEvent]) -> list[tuple[Any, ...]]:
     return [(event.place, event.group_id, event.topic, event.partition, event.other_offset) for event in events]
 
 
-def _by_group(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The first of the rows of each partition and group, with their number at the end."""
-    first: dict[tuple[int, str], tuple[Any, ...]] = {}
-    counts: dict[tuple[int, str], int] = {}
+def _first_of(rows: Sequence[tuple[Any, ...]], *by: int) -> list[tuple[Any, ...]]:
+    """The first of the rows of each partition and values ``by`` place, with their number at the end."""
+    first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    counts: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        key = row[0][0], row[2]
+        key = row[0][0], *(row[place] for place in by)
         first.setdefault(key, row)
-        counts[key] = counts.get(key, 0) + 1
+        counts[key] += 1
     return [(*row, counts[key]) for key, row in first.items()]
 
 
@@ -122,14 +123,14 @@ LONE_MARKER = Rule(
     "R51",
     "marker-without-commits",
     Severity.INFO,
-    summary="A transaction marker has no commits before it.",
+    summary="Transaction markers of a producer have no commits before them.",
     why="Normal once the cleaner has removed them; in a young log a producer ended what it never began.",
-    evidence="The marker, its producer.",
+    evidence="The first of them, how many, and the producer.",
     remedy="None.",
     message="{outcome} marker of producer {producer_id} without commits",
     reads=(),
     needs=(Need.LOG,),
-    find=_from_scan(("producer_id", "outcome"), lambda scan: scan.lone_markers),
+    find=_from_scan(("producer_id", "outcome", "rows"), lambda scan: _first_of(scan.lone_markers, 1, 2)),
 )
 ORPHANED = Rule(
     "R52",
@@ -158,7 +159,7 @@ LONE_TOMBSTONE = Rule(
     message="tombstone of type {key_type} of {group_id} for a key that is not there",
     reads=(),
     needs=(Need.LOG,),
-    find=_from_scan(("key_type", "group_id", "rows"), lambda scan: _by_group(scan.lone_tombstones)),
+    find=_from_scan(("key_type", "group_id", "rows"), lambda scan: _first_of(scan.lone_tombstones, 2)),
 )
 SHADOWED = Rule(
     "R67",

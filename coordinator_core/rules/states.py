@@ -86,14 +86,15 @@ HANGING = Rule(
     "R50",
     "hanging-transaction",
     Severity.CRITICAL,
-    summary="A transaction has been open for longer than any producer may ask for.",
+    summary="A transaction is open, and its newest record is older than any producer may ask for.",
     why="Its marker will not come (KAFKA-12979, KAFKA-15449). Its offsets stay pending, consumers that read "
     "committed offsets get UNSTABLE_OFFSET_COMMIT, nothing behind it is cleaned.",
-    evidence="Producer id and epoch, age, groups, how many offsets it holds.",
+    evidence="Its first record, producer id and epoch, age and time of its newest record, groups, how many offsets it "
+    "holds.",
     remedy="kafka-transactions --bootstrap-server … abort --topic __consumer_offsets --partition "
     "<offsets partition> --start-offset <record offset>",
-    message="the transaction of producer {producer_id}, epoch {producer_epoch}, is open for {age_ms} ms "
-    "and holds {keys} offsets of {groups}",
+    message="the transaction of producer {producer_id}, epoch {producer_epoch}, is open, its newest record is "
+    "{age_ms} ms old, and it holds {keys} offsets of {groups}",
     reads=("transactions",),
     thresholds=("transaction_max_timeout_ms",),
     find=_hanging,

@@ -84,6 +84,11 @@ class Topics:
         place = self.first[at] + partition
         return int(self.start[place]), int(self.end[place])
 
+    def begins_at_0(self, topic: str, partition: int) -> bool:
+        """Whether the log of a partition is known to have all records from 0 on but for those that were cleaned."""
+        bounds = self.bounds(topic, partition)
+        return bounds is not None and bounds[0] == 0
+
     @cached_property
     def _by_name(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names.to_pylist())}

@@ -32,6 +32,7 @@ from tests.history.test_causes import removed_and_back, removed_together
 from tests.history.wider import cleaner_stopped, reset_undone, synced_over
 from tests.log.builders import build_batch
 
+Json = dict[str, Any]
 KEY = ("orders", 0)
 NOW = ["--now-ms", str(T0 + 60 * MINUTE)]
 RESET = next(one for one in INCIDENTS if one.id == "offset-reset-180k")
@@ -552,6 +553,32 @@ def test_tombstones_whose_values_were_cleaned_away_tell_that_offsets_were_remove
         assert document["verdict"].endswith("with 0 committed offsets of 2 partitions ever committed.")
 
 
+@pytest.mark.parametrize("has_value", [False, True])
+def test_an_act_of_which_the_log_has_the_group_is_one_that_took_the_group(
+    has_value: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The cleaner keeps the newest record of the group up to its tombstone, and of each offset."""
+    log = Log().generation(GROUP, 1, Client("m-1"))
+    if has_value:
+        log.commit(GROUP, {KEY: 5})
+    log.generation(GROUP, 2).skip(20).wait(HOUR)
+    log.tombstones(GROUP, *([KEY] if has_value else []), ("orders", 1), with_group=True)
+    path = log.wait(HOUR).commit("other", {KEY: 2}).write(tmp_path)
+    document = json.loads(out(capfd, str(path), "--kafka-version", "3.9.2", "--format", "json", "--group", GROUP))
+    told = {one["code"]: one for one in document["explanations"]}
+    cleaned = told["removed-offsets-cleaned"]
+    assert f"1 committed offset was removed from {GROUP} at" in cleaned["verdict"]
+    assert ", with the group itself. " in cleaned["verdict"]
+    assert "(the cleaner has taken them, or they lay before its start)" in cleaned["verdict"]
+    assert cleaned["evidence"][-1]["text"] == "tombstone of the group"
+    if has_value:
+        assert "went with a DeleteGroups request" in told["offsets-deleted"]["verdict"]
+        causes = "by a DeleteGroups request, the deletion of the topic or expiry."
+        assert f"They went with 1 committed offset that it has, {causes}" in cleaned["verdict"]
+    else:
+        assert "nor what took them: expiry, a DeleteGroups request or the deletion of the topic." in cleaned["verdict"]
+
+
 @pytest.mark.parametrize("is_cleaned", [False, True])
 def test_what_the_cleaner_took_may_have_been_of_a_group_that_seems_new(
     is_cleaned: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -785,6 +812,33 @@ def explained(
     return found
 
 
+@pytest.mark.parametrize("of_run", [False, True])
+@pytest.mark.parametrize(
+    ("told_by", "start", "is_moved"),
+    [(None, 0, True), ("checkpoint", 0, False), ("checkpoint", 5, True), ("topics", 0, False), ("topics", 5, True)],
+)
+def test_a_capture_of_a_cleaned_partition_begins_where_it_says(
+    told_by: str | None, start: int, is_moved: bool, of_run: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A capture names its first segment by the first batch that the cleaner has left."""
+    log = Log(next_offset=7, base=7).commit(GROUP, {KEY: 1})
+    path = str(log.write(tmp_path / "log"))
+    if told_by == "checkpoint":
+        (tmp_path / "log/log-start-offset-checkpoint").write_text(f"0\n1\n__consumer_offsets 0 {start}\n")
+    if told_by == "topics":
+        partition = {"partition": 0, "start_offset": start, "end_offset": 8}
+        listed = [
+            {"name": name, "topic_id": None, "partitions": [partition]} for name in ("__consumer_offsets", "orders")
+        ]
+        (tmp_path / "log/topics.json").write_text(json.dumps({"topics": listed}))
+    if of_run:
+        output = ["--output", str(tmp_path / "runs"), "--cluster", "c", "--format", "json"]
+        assert run(["replay", path, "--kafka-version", "4.3.1", "--now-ms", str(log.at), *output]) == 0
+        path = json.loads(capfd.readouterr().out)["run"]
+    document = json.loads(out(capfd, path, "--kafka-version", "4.3.1", "--format", "json"))
+    assert ("log-start-moved" in {one["code"] for one in document["explanations"]}) is is_moved
+
+
 def test_losses_at_two_times_are_told_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One by age, and a day later two at another age: each has its cause, its point, and its place in time."""
     log = Log().commit("a", {KEY: 5}).wait(7 * DAY + MINUTE).tombstones("a", KEY, with_group=True)
@@ -993,3 +1047,36 @@ def test_a_log_end_that_was_noted_before_a_commit_says_nothing_of_it(
     document["captured_at_ms"] = log.at - captured_before_end * MINUTE
     (path / "topics.json").write_text(json.dumps(document))
     assert [one["code"] for one in explained(path, capfd, "--group", "g")] == codes
+
+
+def test_a_hanging_transaction_of_several_groups_is_aborted_where_it_began(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``kafka-transactions abort`` takes the first record of the transaction, of whichever group it is."""
+    log = Log().commit("other", {KEY: 1}, producer_id=4711).commit(GROUP, {KEY: 2}, producer_id=4711)
+    log.wait(MINUTE).commit("other", {("orders", 1): 3}, producer_id=4711).wait(HOUR).commit("third", {KEY: 4})
+    path = str(log.write(tmp_path))
+
+    def told(*arguments: str) -> Json:
+        printed = out(capfd, path, "--kafka-version", "2.3.1", "--format", "json", *arguments)
+        (one,) = [one for one in json.loads(printed)["explanations"] if one["code"] == "hanging-transaction"]
+        return one
+
+    assert told("--group", GROUP) == told()
+    assert "open since record 0 " in told()["verdict"]
+    assert "1 h old: it holds 3 committed offsets of billing, other" in told()["verdict"]
+    assert told()["now"][0].endswith("--partition 0 --start-offset 0")
+    assert [one["record_offset"] for one in told()["evidence"]] == [2]
+
+
+@pytest.mark.parametrize("is_captured", [True, False])
+def test_the_time_of_the_capture_is_now_also_of_a_log_that_is_quiet_at_its_end(
+    is_captured: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit(GROUP, {KEY: 2}, producer_id=4711)
+    directory = topics(log.write(tmp_path), (0, 10))
+    document = json.loads((directory / "topics.json").read_text())
+    if is_captured:
+        (directory / "topics.json").write_text(json.dumps(document | {"captured_at_ms": T0 + HOUR}))
+    document = json.loads(out(capfd, str(directory), "--kafka-version", "2.3.1", "--format", "json"))
+    assert ("hanging-transaction" in {one["code"] for one in document["explanations"]}) == is_captured

@@ -315,14 +315,20 @@ class Log:
     cleaned_offset: int | None = None
     """Entry of offsets partition 0 in the checkpoint of the broker's cleaner."""
 
+    log_start_offset: int | None = None
+    """Entry of offsets partition 0 in the checkpoint of log start offsets."""
+
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""
         for number, data in self.partitions.items():
             segments = {0: data} if isinstance(data, bytes) else data
             write_partition(directory / "log", segments, partition=number)
-        if self.cleaned_offset is not None:
-            text = f"0\n1\n__consumer_offsets 0 {self.cleaned_offset}\n"
-            (directory / "log/cleaner-offset-checkpoint").write_text(text)
+        for name, offset in (
+            ("cleaner-offset-checkpoint", self.cleaned_offset),
+            ("log-start-offset-checkpoint", self.log_start_offset),
+        ):
+            if offset is not None:
+                (directory / "log" / name).write_text(f"0\n1\n__consumer_offsets 0 {offset}\n")
         place = RunPlace(str(directory / "runs"), "c", "w", "r")
         replay_to_run(
             discover([str(directory / "log")]),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
 from tests.log.builders import NOW_MS
@@ -27,6 +28,7 @@ from tests.rules.logs import (
     consumer_group,
     consumer_member,
     empty_group,
+    marker,
     member,
     offset_tombstone,
     one,
@@ -195,3 +197,13 @@ def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
     assert found.findings.num_rows == 0
     assert not found.not_evaluated
     assert len(found.evaluated) + len(found.not_applicable) == len(RULES)
+
+
+def test_markers_without_commits_are_one_finding_a_producer(tmp_path: Path) -> None:
+    """The cleaner leaves many behind the commits that it removes."""
+    markers = [marker(ControlType.COMMIT, producer_id=number) for number in (7, 8, 7, 7)]
+    found = one(*HEALTHY, *markers, scanned=True).reconcile(tmp_path).findings
+    rows = [row for row in found.to_pylist() if row["rule"] == "R51"]
+    first = len(HEALTHY)
+    assert [(row["record_offset"], row["rows"]) for row in rows] == [(first, 3), (first + 1, 1)]
+    assert rows[0]["message"] == "COMMIT marker of producer 7 without commits (and 2 more like it)"

@@ -20,6 +20,8 @@ TWINS = {
     "R81: only a copy of another partition begins later": Log(
         {1: {7: log_of(classic(OF_SECOND), commit(OF_SECOND), base_offset=7)}}, num_partitions=3, topics=TOPICS
     ),
+    # The cleaner left nothing before, and a capture names a segment by its first batch.
+    "R81: the checkpoint says that it begins at 0": Log({0: {7: log_of(*HEALTHY, base_offset=7)}}, log_start_offset=0),
     "R82: a cluster of one broker": one(
         *HEALTHY, topics=with_offsets_topic("a", leader=0, replicas=[0], isr=[0], config={"min.insync.replicas": "1"})
     ),
