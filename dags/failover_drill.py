@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback, task  # type: ignore[attr-defined]
 
 from dags.common import drill
-from dags.common.approval import Approval, check_approved
+from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import DrillSettings
 from dags.common.clusters import load_clusters
 from dags.common.form import optional
@@ -71,7 +71,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         doc_md=DOC,
         schedule=None,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=runs_at_once(list(settings)),
         tags=["regroup", "drill"],
         params=params(list(settings)),
         **file.dag_arguments(limited=False),
@@ -85,11 +85,13 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
 
         @task(doc_md="Captures the offsets topic, and predicts.")
         def predict(**context: Any) -> Any:
+            take_turn(context["params"], context["dag_run"], context["ti"])
             return drill.predict(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the cluster is not in the predicted state.")
-        def steady_state(predicted: Any, approved: Any, *, params: Any) -> Any:
+        def steady_state(predicted: Any, approved: Any, *, params: Any, dag_run: Any, ti: Any) -> Any:
             check_approved(predicted, approved)
+            take_turn(params, dag_run, ti)
             return drill.steady_state(predicted, params)
 
         @task(retries=0, doc_md="Breaks the cluster, observes, recovers.")

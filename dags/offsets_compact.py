@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, task
 
-from dags.common.approval import Approval, check_approved
+from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import optional, snapshot_params
@@ -71,7 +71,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         schedule=timetable(settings.schedule) if settings else None,
         start_date=cluster.start_date if cluster else None,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=1 if name else runs_at_once(list(file.clusters)),
         tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
         **file.dag_arguments(
@@ -86,6 +86,8 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def pin(**context: Any) -> Any:
             from dags.common import compact
 
+            if name is None:
+                take_turn(context["params"], context["dag_run"], context["ti"])
             return compact.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(

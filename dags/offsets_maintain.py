@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from dags.common.approval import Approval, check_approved
+from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
 from dags.common.maintain import APPROVAL_HOURS
@@ -45,7 +45,7 @@ def build(file: ClusterFile) -> DAG:
         doc_md=DOC,
         schedule=None,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=runs_at_once(list(file.clusters)),
         tags=["regroup", "offsets"],
         params=params(list(file.clusters)),
         **file.dag_arguments(approval_hours=APPROVAL_HOURS),
@@ -55,6 +55,7 @@ def build(file: ClusterFile) -> DAG:
         def find(**context: Any) -> Any:
             from dags.common import maintain
 
+            take_turn(context["params"], context["dag_run"], context["ti"])
             return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Deletes approved runs and files that are still old.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from dags.common.approval import Approval, check_approved
+from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param, optional
 
@@ -101,7 +101,7 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
         doc_md=DOC,
         schedule=None,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=runs_at_once(names),
         tags=["regroup", "offsets"],
         params=params(names),
         **file.dag_arguments(limited=False),
@@ -111,13 +111,15 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
         def plan(**context: Any) -> Any:
             from dags.common import restore
 
+            take_turn(context["params"], context["dag_run"], context["ti"])
             return restore.plan(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the plan is stale, or not the approved one.")
-        def check(planned: Any, approved: Any, *, params: Any) -> Any:
+        def check(planned: Any, approved: Any, *, params: Any, dag_run: Any, ti: Any) -> Any:
             from dags.common import restore
 
             check_approved(planned, approved)
+            take_turn(params, dag_run, ti)
             return restore.check(planned, params)
 
         @task(doc_md="Writes the approved plan, group by group.")

@@ -1,7 +1,8 @@
-"""Asking a person before something is done that cannot be taken back."""
+"""Asking a person before something is done that cannot be taken back: one question a cluster at a time."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from dags.common.clusters import load_clusters
+from dags.common.load import final_errors
 
 SHOWN = "shown"
 """Key of the XCom that has the digest of the proposal on the page."""
@@ -45,6 +49,42 @@ class Approval(ApprovalOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         answer = super().execute_complete(context, event)
         return {**answer, "digest": context["ti"].xcom_pull(task_ids=self.task_id, key=SHOWN)}
+
+
+def runs_at_once(clusters: Sequence[str]) -> int:
+    """``max_active_runs`` of a DAG on request that asks: a question of each cluster, and a run that is refused."""
+    return len(clusters) + 1
+
+
+def take_turn(params: Mapping[str, Any], dag_run: Any, ti: Any) -> None:
+    """Fails while another run of this DAG for the same cluster has not ended: it waits for its answer, or is at work.
+
+    Called by the first task, and again by the last one before anything is written: another run may have begun before
+    this one was cleared. The file names the run that came last. Whether it has ended Airflow knows, so no run has to
+    take its name back.
+    """
+    with final_errors():
+        from coordinator_core import conditional
+        from coordinator_core.jsontext import parse_json
+
+        def name_this_run(found: bytes | None) -> bytes | None:
+            try:
+                other = parse_json(found or b"")["run_id"]
+            except (ValueError, KeyError, TypeError):
+                other = None
+            if other == dag_run.run_id:
+                return None
+            if isinstance(other, str) and ti.get_dr_count(
+                dag_id=dag_run.dag_id, run_ids=[other], states=["queued", "running"]
+            ):
+                raise AirflowFailException(
+                    f"run {other!a} of {dag_run.dag_id} for cluster {cluster.name} has not ended: answer it first, "
+                    "wait until it is done, or mark it as failed"
+                )
+            return json.dumps({"run_id": dag_run.run_id}).encode()
+
+        cluster = load_clusters().clusters[params["cluster"]]
+        conditional.update(cluster.state_path("_open", f"{dag_run.dag_id}.json"), name_this_run)
 
 
 def check_approved(found: Mapping[str, Any], approved: Mapping[str, Any] | None) -> None:

@@ -92,6 +92,12 @@ def cluster_file(place: Path) -> Path:
             "kafka_version": "4.3.1",
             "restore": {"connection": "restored", "approval_hours": 1},
         },
+        # Another cluster to the DAG; the same brokers.
+        "restored-too": {
+            "source": "kafka://restored",
+            "kafka_version": "4.3.1",
+            "restore": {"connection": "restored", "approval_hours": 1},
+        },
         # What its commands ask for is done by the test that drills.
         "drilled": {
             "source": "kafka://drilled",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.common.approval import Approval, check_approved
+from dags.common.approval import Approval, check_approved, take_turn
+from dags.common.clusters import CLUSTERS_ENV
 from dags.offsets_compact import Compaction
 
 
@@ -60,3 +62,32 @@ def test_a_compaction_is_the_approved_one() -> None:
     task = Compaction(task_id="compact", app="compact", planned=proposal("first"), approved=None)
     with pytest.raises(AirflowFailException, match="proposal first is not the one that was approved"):
         task.execute({})
+
+
+def test_a_cluster_has_one_open_run_of_a_dag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = f"{{source: log, output: {tmp_path}/runs}}"
+    (tmp_path / "clusters.yaml").write_text(f"clusters: {{a: {entry}, b: {entry}}}")
+    monkeypatch.setenv(CLUSTERS_ENV, str(tmp_path / "clusters.yaml"))
+    open_runs = {"first", "second"}
+
+    def count(dag_id: str, run_ids: list[str], states: list[str]) -> int:
+        assert (dag_id, states) == ("restore", ["queued", "running"])
+        return len(open_runs.intersection(run_ids))
+
+    def begin(run_id: str, cluster: str = "a") -> None:
+        dag_run = SimpleNamespace(dag_id="restore", run_id=run_id)
+        take_turn({"cluster": cluster}, dag_run, SimpleNamespace(get_dr_count=count))
+
+    begin("first")
+    begin("first")
+    begin("second", "b")
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="run 'first' of restore for cluster a has not ended"):
+            begin("second")
+    open_runs.remove("first")
+    begin("second")
+    # Cleared since.
+    with pytest.raises(AirflowFailException, match="run 'second' of restore"):
+        begin("first")
+    (tmp_path / "runs/a/_open/restore.json").write_text("")
+    begin("first")

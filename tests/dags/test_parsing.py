@@ -21,7 +21,8 @@ HEAVY = {
     "pyspark",
 }
 
-CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated", "restored", "drilled"]
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated"]
+CLUSTERS += ["restored", "restored-too", "drilled"]
 """Clusters of the tests' cluster file."""
 
 PARSE = """
@@ -210,7 +211,8 @@ def test_compaction_asks_before_it_writes(parsed: Any) -> None:
         }
         assert tasks["publish"]["outlets"] == ["regroup-compacted"]
         assert {task["retries"] for task in tasks.values()} == {1}
-        assert parsed["dags"][dag_id]["max_active_runs"] == 1
+    assert parsed["dags"]["offsets_compact"]["max_active_runs"] == len(CLUSTERS) + 1
+    assert parsed["dags"]["offsets_compact_bloated"]["max_active_runs"] == 1
     schedules = {name: parsed["dags"][name]["schedule"] for name in ("offsets_compact", dag_id)}
     assert schedules.pop("offsets_compact") is None
     assert "expression='0 0 * * 0'" in schedules.pop("offsets_compact_bloated")
@@ -231,7 +233,7 @@ def test_a_drill_asks_before_it_breaks_anything(parsed: Any) -> None:
     assert dag["tasks"]["fault_and_observe"]["retries"] == 0
     assert dag["params"]["cluster"]["schema"]["enum"] == ["drilled"]
     assert dag["params"]["execute"]["value"] is False
-    assert (dag["schedule"], dag["max_active_runs"]) == (None, 1)
+    assert (dag["schedule"], dag["max_active_runs"]) == (None, 2)
 
 
 def test_a_restore_asks_before_it_writes(parsed: Any) -> None:
@@ -244,9 +246,9 @@ def test_a_restore_asks_before_it_writes(parsed: Any) -> None:
         "verify": ["rollback"],
         "rollback": [],
     }
-    assert dag["params"]["cluster"]["schema"]["enum"] == ["restored"]
+    assert dag["params"]["cluster"]["schema"]["enum"] == ["restored", "restored-too"]
     assert all(param["schema"]["title"] and param["description"] for param in dag["params"].values())
-    assert (dag["schedule"], dag["max_active_runs"]) == (None, 1)
+    assert (dag["schedule"], dag["max_active_runs"]) == (None, 3)
 
 
 def test_the_form(parsed: Any) -> None:

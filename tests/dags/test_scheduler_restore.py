@@ -84,6 +84,15 @@ def test_a_rejected_plan_writes_nothing(api: AirflowApi, cluster: Place) -> None
     before = cluster.held("kept")
     run_id, planned = asked(api, groups="kept", move="shift-by=-3")
     assert planned["subject"] == f"Restore {PARTITIONS} offsets of 1 group of restored?"
+
+    # An open question holds no other cluster. Another one of this cluster is not asked.
+    other = api.trigger(DAG, {"cluster": "restored-too", "groups": "kept", "move": "to-current"})
+    again = api.trigger(DAG, {"cluster": "restored", "groups": "kept", "move": "to-earliest"})
+    ended(api, other, "success", **dict.fromkeys(TASKS[1:], "skipped"))
+    ended(api, again, "failed", plan="failed", **dict.fromkeys(TASKS[1:], "upstream_failed"))
+    assert api.tasks(DAG, again)["plan"]["try_number"] == 1
+    told = f"run '{run_id}' of offsets_restore for cluster restored has not ended: answer it first"
+    assert told in api.task_log(DAG, again, "plan")
     api.answer(DAG, run_id, "approve", "Reject")
     ended(api, run_id, "success", **dict.fromkeys(TASKS[2:], "skipped"))
     assert cluster.held("kept") == before
