@@ -106,7 +106,7 @@ def copies_of_snapshot(
         log = logs[state.offsets_partition]
         found[state.offsets_partition] = Copy(
             state,
-            max(log.log_start_offset or 0, log.segments[0].base_offset),
+            log.start_offset,
             _log_end_offset(log),
             log.size,
         )

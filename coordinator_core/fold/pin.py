@@ -74,7 +74,7 @@ class Pin:
 
 def cut(log: PartitionLog, next_offsets: Mapping[str, int]) -> tuple[int, int]:
     """Log start offset and log end offset (the one behind the last record) of a partition."""
-    start = max(log.log_start_offset or 0, log.segments[0].base_offset)
+    start = log.start_offset
     end = max((next_offsets.get(segment.path, segment.base_offset) for segment in log.segments), default=start)
     return start, max(start, end)
 

@@ -148,7 +148,8 @@ class SegmentFile:
 class PartitionLog:
     """The segments of one offsets partition, sorted by base offset, from one replica.
 
-    ``log_start_offset`` comes from the log dir's checkpoint when there is one (``None`` otherwise).
+    ``log_start_offset`` comes from the log dir's checkpoint when there is one (``None`` otherwise; see
+    :attr:`start_offset`).
     ``clean_shutdown``: the broker left its marker, which decides what a broker that
     starts on this directory would do about damage.  ``recovery_point`` is the checkpointed offset up to
     which the broker knows the log to be flushed: without the marker it verifies only segments that reach
@@ -169,6 +170,17 @@ class PartitionLog:
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log begins: at the later one of the checkpointed and the first base offset (``LogLoader``).
+
+        A checkpoint of 0 is that of a capture, which names its first segment by the first batch that the cleaner has
+        left. A broker keeps only offsets behind the first base offset.
+        """
+        if self.log_start_offset == 0:
+            return 0
+        return max(self.log_start_offset or 0, *(segment.base_offset for segment in self.segments[:1]), 0)
 
     def segment_ranges(self) -> Iterator[tuple[SegmentFile, int | None]]:
         """Each segment with the base offset of the next, which its offsets must not reach."""

@@ -51,8 +51,8 @@ def pin_of_run(run: Run, paths: Sequence[str] = ()) -> Pin:
         segments = _segments(logs[number], read[number])
         for segment, entry in zip(segments, read[number], strict=True):
             fingerprints[segment.path] = entry["fingerprint"]
-        # A broker keeps a log start offset only where it lies behind the first base offset.
-        start = cut["log_start_offset"] if cut["log_start_offset"] > segments[0].base_offset else None
+        # A broker keeps a log start offset only where it is another than the first base offset.
+        start = cut["log_start_offset"] if cut["log_start_offset"] != segments[0].base_offset else None
         cleaned = cut.get("cleaned_offset", logs[number].cleaned_offset)
         partitions.append(replace(logs[number], segments=segments, log_start_offset=start, cleaned_offset=cleaned))
     return Pin(replace(snapshot, partitions=tuple(partitions)), fingerprints)
