@@ -58,7 +58,7 @@ def params(names: list[str]) -> dict[str, Param]:
             "string",
             "Move",
             "to-earliest, to-latest, to-current, to-offset=N, shift-by=N, to-datetime=TIME, by-duration=PnDTnHnMnS.",
-            pattern="^(to-(earliest|latest|current)|(to-offset|shift-by|to-datetime|by-duration)=[^ ]+)$",
+            pattern=r"^(to-(earliest|latest|current)|(to-offset|shift-by|to-datetime|by-duration)=[^ \x00]+)$",
         ),
         "out_of_range": Param(
             "fail",

@@ -39,7 +39,9 @@ _RELEASE = r"\d+(\.\d+){1,3}"
 
 
 def located(path: str, root: Path) -> str:
-    """``path`` itself when it is a URI or absolute, else below the root."""
+    """``path`` itself when it is a URI or absolute, else below the root; ``ValueError`` for one with a NUL."""
+    if "\0" in path:
+        raise ValueError(f"{path!a} is no path: it has a NUL")
     return path if _URI.match(path) else os.path.normpath(root / path)
 
 

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import yaml
 from airflow.sdk import BaseNotifier, Context, CronTriggerTimetable
+from airflow.sdk.exceptions import AirflowFailException
 from pydantic import ValidationError
 
 from dags.common import cluster_model
@@ -113,8 +114,11 @@ class ClusterFile:
         }
 
     def located(self, path: str) -> str:
-        """``path`` itself when it is a URI or absolute, else below the root."""
-        return cluster_model.located(path, self.root)
+        """``path`` of a form itself when it is a URI or absolute, else below the root."""
+        try:
+            return cluster_model.located(path, self.root)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from None
 
 
 def _longest(minutes: Iterable[int | None]) -> int | None:

@@ -10,7 +10,9 @@ from dags.common.clusters import COORDINATORS
 
 
 def optional(kind: str, title: str, description: str, **more: Any) -> Param:
-    """A field that may be left empty."""
+    """A field that may be left empty. Text has no NUL, which neither a path nor an argument of a command takes."""
+    if kind == "string":
+        more.setdefault("pattern", r"^[^\x00]*$")
     return Param(None, type=["null", kind], title=title, description=description, **more)
 
 

@@ -34,12 +34,20 @@ Checked = dict[str, Any]
 def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]:
     """The run of the form, else those of the asset events that started this DAG run, else the newest.
 
-    A run of an event may have been pruned since. It is left out, unless there is no other one.
+    A run of an event may have been pruned since, and an event that somebody else has made may name none. These are left
+    out, unless there is no other one.
     """
     file = load_clusters()
     if params["run"]:
         return [file.located(params["run"])]
-    named = dict.fromkeys(event.extra["run"] for event in events if "run" in (event.extra or {}))
+    told = [event.extra["run"] for event in events if "run" in (event.extra or {})]
+    named = dict.fromkeys(run for run in told if isinstance(run, str))
+    for run in told:
+        if not isinstance(run, str):
+            message = f"an asset event has no path as its run: {run!a}"
+            if not named:
+                raise AirflowFailException(message)
+            log.warning("left out: %s", message)
     with final_errors():
         from coordinator_core.errors import UsageError
         from coordinator_core.rules.previous import newest_run

@@ -171,6 +171,18 @@ def test_a_run_of_an_event_that_is_gone_holds_no_other(
         reconcile.requests("c", reconcile.runs_to_check(form | {"run": gone}, []))
 
 
+@pytest.mark.parametrize("strange", [None, 7, ["r"]])
+def test_an_event_that_names_no_run_holds_no_other(
+    strange: Any, checked: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    form = {"run": None, "cluster": "c"}
+    events = [SimpleNamespace(extra={"run": run}) for run in (strange, checked["run"])]
+    assert reconcile.runs_to_check(form, events) == [checked["run"]]
+    assert f"left out: an asset event has no path as its run: {strange}" in caplog.text
+    with pytest.raises(AirflowFailException, match="an asset event has no path as its run"):
+        reconcile.runs_to_check(form, events[:1])
+
+
 def test_a_run_of_the_form_is_found_from_the_root_of_the_file(checked: dict[str, Any], tmp_path: Path) -> None:
     form = {"run": str(Path(checked["run"]).relative_to(tmp_path)), "cluster": "c"}
     assert reconcile.runs_to_check(form, []) == [checked["run"]]
