@@ -136,6 +136,26 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
             raise UsageError(f"the output {output} lies inside the snapshot {source}; choose another directory")
 
 
+def check_sources(output: str, cluster: str, sources: Sequence[str]) -> None:
+    """:class:`UsageError` when runs of ``cluster`` below ``output`` and one of ``sources`` lie in each other.
+
+    What is in a run, or named as a pin, goes with it (:mod:`coordinator_core.runs.prune`), and a search for segments in
+    a window passes through its runs. Captures and compacted logs lie beside the windows, in ``_`` directories.
+    """
+    check_output_outside(output, sources)
+    own, options = _canonical(storage.join(output, cluster))
+    for source in sources:
+        directory, of_source = _canonical(source)
+        if options != of_source or not f"{directory}/".startswith(f"{own}/"):
+            continue
+        first = directory[len(own) + 1 :].partition("/")[0]
+        if first in ("", PINS_DIRECTORY) or _COMPONENT.fullmatch(first):
+            raise UsageError(
+                f"the snapshot {source} lies among the runs of cluster {cluster!r} in {output}; "
+                "choose another output, or keep the snapshot elsewhere"
+            )
+
+
 def source_directories(snapshot: Snapshot) -> list[str]:
     """Paths that a run of ``snapshot`` must not be published into."""
     return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from coordinator_core import __version__, files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.merge.schema import RowBlocks
-from coordinator_core.runs.place import LATEST, MANIFEST, RunPlace, check_output_outside
+from coordinator_core.runs.place import LATEST, MANIFEST, RunPlace, check_sources
 from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (
@@ -55,12 +55,12 @@ class TableFile:
 class RunWriter:
     """Writes one run. A context manager: it removes its files, directories too, unless :meth:`commit` was reached.
 
-    Raises :class:`UsageError` when the run directory exists, also when an aborted run left it, and when it
-    would lie inside one of ``sources``.
+    Raises :class:`UsageError` when the run directory exists, also when an aborted run left it, and where
+    :func:`~coordinator_core.runs.place.check_sources` refuses ``sources``.
     """
 
-    def __init__(self, place: RunPlace, *, sources: Iterable[str]) -> None:
-        check_output_outside(place.output, sources)
+    def __init__(self, place: RunPlace, *, sources: Sequence[str]) -> None:
+        check_sources(place.output, place.cluster, sources)
         self.place = place
         try:
             self._made = files.create_directory(place.path)

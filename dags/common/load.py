@@ -53,11 +53,11 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.errors import DamagedInputError
         from coordinator_core.fold.pin import write_pin
         from coordinator_core.log.discovery import discover
-        from coordinator_core.runs.place import PINS_DIRECTORY, check_output_outside
+        from coordinator_core.runs.place import PINS_DIRECTORY, check_sources
         from coordinator_core.untrusted import visible
 
         sources = [captured(source, cluster.state_path("_captures")) for source in sources]
-        check_output_outside(cluster.output, sources)
+        check_sources(cluster.output, cluster.name, sources)
         log.info("looking for segments under %s", ", ".join(sources))
         snapshot = discover(sources)
         pins = storage.join(cluster.output, cluster.name, PINS_DIRECTORY, window)

@@ -20,7 +20,14 @@ from coordinator_core.files import recency
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
-from coordinator_core.runs.place import RunPlace, check_output_outside, default_window, is_run, new_run_id
+from coordinator_core.runs.place import (
+    RunPlace,
+    check_output_outside,
+    check_sources,
+    default_window,
+    is_run,
+    new_run_id,
+)
 from coordinator_core.runs.publish import Manifest, RunWriter, StagedTables, promote
 from coordinator_core.runs.read import RunError, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
@@ -309,6 +316,23 @@ def test_output_inside_the_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lies inside the snapshot"):
         check_output_outside("s3://bucket/log/runs?region=x", ["s3://bucket/log/?region=x"])
     check_output_outside("s3://bucket/log/runs?endpoint_override=b", ["s3://bucket/log?endpoint_override=a"])
+
+
+def test_a_snapshot_among_the_runs_of_its_cluster_is_refused(tmp_path: Path) -> None:
+    output = str(tmp_path / "runs")
+    for inside in ("c", "c/w", "c/snapshots/broker-1", "c/w/r/log", "c/_pins/w", "c/../c/w"):
+        with pytest.raises(UsageError, match="lies among the runs of cluster 'c'"):
+            check_sources(output, "c", [str(tmp_path / "elsewhere"), f"{output}/{inside}"])
+    # What Regroup itself keeps beside the windows, and what is of another cluster.
+    for beside in ("c/_captures/k", "c/_compacted/w/r", "c/_restores/capture", "c2/w", "d/w", "snapshot"):
+        check_sources(output, "c", [f"{output}/{beside}"])
+    with pytest.raises(UsageError, match="lies inside the snapshot"):
+        check_sources(output, "c", [output])
+    with pytest.raises(UsageError, match="lies among the runs"):
+        check_sources("s3://bucket/runs", "c", ["S3://bucket//runs/c/w/"])
+    with pytest.raises(UsageError, match="lies among the runs"):
+        RunWriter(place(tmp_path), sources=[str(Path(place(tmp_path).path).parent)])
+    assert not Path(place(tmp_path).cluster_path).exists()
 
 
 def test_windows_default_to_the_day() -> None:
