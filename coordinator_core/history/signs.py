@@ -37,6 +37,8 @@ REPLACEMENTS = 3
 """Replacements of the member behind one group instance id in an hour."""
 TURNS = 6
 """Times that the writer of an offset key changes, for two that take turns."""
+AGAIN = 20
+"""Commits of one value in a row, after the first."""
 FAMILY = 50
 """Groups of one pattern, each of which lived once."""
 _FLAPS_A_DAY = 8
@@ -274,6 +276,44 @@ def settled_of(group: GroupHistory) -> Change | None:
     if group.assigned is None:
         return None
     return replace(last, members=group.members, place=max(last.place, group.assigned))
+
+
+class Stand(NamedTuple):
+    """An offset key whose value ``version`` was committed first at ``since``, and again and again up to the end."""
+
+    key: OffsetKey
+    version: Version
+    since: Place
+
+    @property
+    def name(self) -> str:
+        return f"{self.key.topic}-{self.key.partition}"
+
+    @property
+    def lasted_ms(self) -> int:
+        return self.version.last_place.timestamp_ms - self.since.timestamp_ms
+
+
+def stands_of(group: GroupHistory, least_ms: int = HOUR_MS) -> list[Stand]:
+    """Partitions with members that commit one value for ``least_ms`` and more, to the end; the oldest first.
+
+    A quiet partition is committed like that, too.
+    """
+    last = settled_of(group)
+    if last is None:
+        return []
+    held = group.standing
+    newest_ms = max((one.last_place.timestamp_ms for one in held.values()), default=-1)
+    owned = last.owned
+    found = []
+    for key, version in held.items():
+        if version.still is None or version.stood < AGAIN or (key.topic, key.partition) not in owned:
+            continue
+        one = Stand(key, version, version.still)
+        is_to_end = newest_ms - version.last_place.timestamp_ms <= AGAIN * one.lasted_ms / version.stood
+        if is_to_end and one.lasted_ms >= least_ms:
+            found.append(one)
+    return sorted(found, key=lambda one: (one.since.timestamp_ms, one.key))
 
 
 def _with_time(changes: Iterable[Change]) -> list[Change]:

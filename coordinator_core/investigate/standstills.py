@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, span
-from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import GroupHistory, Place, Version
-from coordinator_core.history.signs import name_of, settled_of
+from coordinator_core.durations import span
+from coordinator_core.history.model import GroupHistory
+from coordinator_core.history.signs import AGAIN, Stand, name_of, stands_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, records, tool
 from coordinator_core.rules.model import Severity
 
-_AGAIN = 20
-"""Commits of one value in a row."""
 _SHOWN = 8
-
-
-class _Stand(NamedTuple):
-    key: OffsetKey
-    version: Version
-    since: Place
-
-    @property
-    def name(self) -> str:
-        return f"{self.key.topic}-{self.key.partition}"
 
 
 def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
     """Partitions whose metadata change while the offset stands: the client works on behind a record not done."""
-    found = [one for one in _stands(group) if one.version.retold >= _AGAIN]
+    found = [one for one in stands_of(group) if one.version.retold >= AGAIN]
     if not found:
         return
     first = found[0]
@@ -43,7 +29,7 @@ def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
         f"{since.record_offset}), and was committed again {count(version.stood, 'time')}, {version.retold:,} times "
         "with other metadata: its client goes on with later records and notes them there, as Confluent's Parallel "
         f"Consumer does, and the record at offset {value} is not done for "
-        f"{span(version.last_place.timestamp_ms - since.timestamp_ms)}. {count(len(found), 'such partition')}.",
+        f"{span(first.lasted_ms)}. {count(len(found), 'such partition')}.",
         since.timestamp_ms,
         group.group_id,
         group.offsets_partition,
@@ -65,32 +51,12 @@ def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
 def explain_standstills(groups: Sequence[GroupHistory], case: Case) -> Iterator[Explanation]:
     """Groups that were asked for with partitions that stand while others go on, or all of them."""
     for group in groups if case.topics is None else ():
-        found = [one for one in _stands(group) if one.version.retold < _AGAIN]
+        found = [one for one in stands_of(group) if one.version.retold < AGAIN]
         if found:
             yield _standstill(group, found)
 
 
-def _stands(group: GroupHistory) -> list[_Stand]:
-    """Partitions with members that commit one value for an hour and more, to the end."""
-    last = settled_of(group)
-    if last is None:
-        return []
-    held = group.standing
-    newest_ms = max((one.last_place.timestamp_ms for one in held.values()), default=-1)
-    owned = last.owned
-    found = []
-    for key, version in held.items():
-        since, until_ms = version.still, version.last_place.timestamp_ms
-        if since is None or version.stood < _AGAIN or (key.topic, key.partition) not in owned:
-            continue
-        usual = (until_ms - since.timestamp_ms) / version.stood
-        is_to_end = newest_ms - until_ms <= _AGAIN * usual
-        if is_to_end and until_ms - since.timestamp_ms >= HOUR_MS:
-            found.append(_Stand(key, version, since))
-    return sorted(found, key=lambda one: (one.since.timestamp_ms, one.key))
-
-
-def _events(found: Sequence[_Stand]) -> list[Event]:
+def _events(found: Sequence[Stand]) -> list[Event]:
     return [
         event
         for one in found[:_SHOWN]
@@ -101,7 +67,7 @@ def _events(found: Sequence[_Stand]) -> list[Event]:
     ]
 
 
-def _standstill(group: GroupHistory, found: Sequence[_Stand]) -> Explanation:
+def _standstill(group: GroupHistory, found: Sequence[Stand]) -> Explanation:
     first = found[0]
     version, since = first.version, first.since
     owner = version.member
@@ -120,7 +86,7 @@ def _standstill(group: GroupHistory, found: Sequence[_Stand]) -> Explanation:
         f"{count(len(found), 'partition')} of {group.group_id} {'is' if len(found) == 1 else 'are'} committed again "
         f"and again, and not further: {first.name} at {version.last.committed_offset} since "
         f"{moment(since.timestamp_ms)} (record {since.record_offset}), {count(version.stood, 'time')} in "
-        f"{span(version.last_place.timestamp_ms - since.timestamp_ms)}"
+        f"{span(first.lasted_ms)}"
         + (
             f", while {'' if owner is None else name_of(owner)} goes on with {count(len(goes_on), 'other partition')}"
             if goes_on

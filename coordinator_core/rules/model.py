@@ -61,8 +61,11 @@ THRESHOLDS: Mapping[str, Threshold] = {
     "leader_share": Threshold(2, "R86: times its fair share of the offsets partitions that a broker may lead"),
     "cleaner_idle_ms": Threshold(6 * HOUR_MS, "R87: how long what can be cleaned may stay as it is"),
     "generations_ahead": Threshold(100, "R91: generations of a group above the number of records that there were"),
-    "stopped_ms": Threshold(HOUR_MS, "R46: how long a partition's commits lag behind others of its owner"),
-    "stopped_lag": Threshold(1000, "R46: records that such a partition has to be read"),
+    "stopped_ms": Threshold(
+        HOUR_MS,
+        "R46: how long a partition's commits lag behind others of its owner; R48: how long they repeat one offset",
+    ),
+    "stopped_lag": Threshold(1000, "R46, R48: records that such a partition has to be read"),
     "metadata_share": Threshold(0.8, "R47: share of `offset_metadata_max_bytes`"),
     "offsets_load_buffer_bytes": Threshold(5 << 20, "`offsets.load.buffer.size` of the brokers"),
     "load_buffer_share": Threshold(0.8, "R79: share of `offsets_load_buffer_bytes` that a batch may take"),

@@ -23,6 +23,7 @@ from coordinator_core.history.signs import (
     moves_of,
     replaced_of,
     rivals_of,
+    stands_of,
     storm_of,
 )
 from coordinator_core.history.takeovers import takeovers_of
@@ -115,6 +116,26 @@ def _two_writers(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
         first, second = rivals.turns[:2]
         values = {"one": first.committed, "other": second.committed, "turns": len(rivals.turns)}
         yield _at(second.place, **_of(rivals.key), **values, record_offset_before=first.place.record_offset)
+
+
+def _stands_still(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator[Row]:
+    topics = facts.topics
+    assert topics is not None
+    for one in stands_of(group, int(limits["stopped_ms"])):
+        value, bounds = one.version.last, topics.bounds(one.key.topic, one.key.partition)
+        ids = value.topic_id, topics.id_of(one.key.topic)
+        if bounds is None or value.committed_offset < max(bounds[0], 0) or (None not in ids and ids[0] != ids[1]):
+            continue
+        lag = bounds[1] - value.committed_offset
+        if lag >= limits["stopped_lag"]:
+            values = {
+                "committed_offset": value.committed_offset,
+                "lag": lag,
+                "commits": one.version.stood + 1,
+                "lasted_ms": one.lasted_ms,
+                "until_record_offset": one.version.last_place.record_offset,
+            }
+            yield _at(one.since, **_of(one.key), **values)
 
 
 def _lost_partition(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
@@ -261,6 +282,28 @@ TWO_WRITERS = Rule(
         _two_writers, **_OFFSET_KEY, **dict.fromkeys(("one", "other", "turns", "record_offset_before"), _NUMBER)
     ),
 )
+STANDS_STILL = Rule(
+    "R48",
+    "partition-stands-still",
+    Severity.WARNING,
+    summary="A live group commits the same offset of a partition again and again, while the log end lies ahead.",
+    why="The client fails at the next record each time, has paused the partition, or cannot read on: a transaction "
+    "that hangs in the topic. Or the partition was quiet, and its records came after the newest commit: the log does "
+    "not tell.",
+    evidence="The first and the newest commit of that offset, how many, its lag.",
+    remedy="Compare with the next capture: it is stuck where the offset is still the same. Then look at the owner's "
+    "log, and at the record at that offset; kafka-transactions.sh find-hanging.",
+    message="{topic}-{partition} was committed at {committed_offset} {commits} times in {lasted_ms} ms, and is {lag} "
+    "behind",
+    reads=(),
+    needs=(Need.LOG, Need.TOPICS),
+    thresholds=("stopped_ms", "stopped_lag"),
+    find=_each(
+        _stands_still,
+        **_OFFSET_KEY,
+        **dict.fromkeys(("committed_offset", "lag", "commits", "lasted_ms", "until_record_offset"), _NUMBER),
+    ),
+)
 LOST_PARTITION = Rule(
     "R75",
     "committed-after-losing-partition",
@@ -364,6 +407,7 @@ RULES = (
     SET_BACK,
     JUMPED,
     TWO_WRITERS,
+    STANDS_STILL,
     LOST_PARTITION,
     STORM,
     FLAPPING,

@@ -122,6 +122,7 @@ def _once(number: int) -> list[Any]:
     return [classic(name), commit(name), empty_group(name)]
 
 
+STUCK = [committed(4 * number - 80, 50, 0, version=4) for number in range(21)]
 THREE = [member(f"m{number}", owns=assignment(t=[number])) for number in range(3)]
 DAY = 24 * 60
 
@@ -253,6 +254,7 @@ FAULTS: Mapping[str, Log] = {
         topics=with_topics(topic("t", partitions=2, end=9000)),
     ),
     "R47": one(classic(), commit(metadata="x" * 4000)),
+    "R48": one(classic(), *STUCK, topics=with_topics(topic("t", end=9000)), scanned=True),
     "R69": one(
         *HEALTHY,
         # At one moment they might have been deleted by somebody who looked for idle groups.

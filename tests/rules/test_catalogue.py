@@ -13,7 +13,7 @@ from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
 from tests.log.builders import NOW_MS
-from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, at, committed, with_topics
+from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, STUCK, at, committed, with_topics
 from tests.rules.logs import (
     HEALTHY,
     OFFSETS,
@@ -86,6 +86,22 @@ TWINS = {
         classic("g", member(owns=assignment(t=range(100)))),
         *(committed(number / 12, 50 + number, *range(100), version=4) for number in range(5)),
         settings={"thresholds": {"storm_commits": 500, "storm_commits_per_second": 20}},
+    ),
+    "R48: nothing is to be read": one(classic(), *STUCK, topics=with_topics(topic("t", end=60)), scanned=True),
+    "R48: the commits are of another topic": one(
+        classic(),
+        *(committed(4 * number - 80, 50, 0, version=4, topicId=TOPIC_ID) for number in range(21)),
+        topics=with_topics(topic("t", end=9000, topic_id=OTHER_TOPIC_ID)),
+        scanned=True,
+    ),
+    "R48: it goes on at the end": one(
+        classic(), *STUCK, committed(1, 51, 0, version=4), topics=with_topics(topic("t", end=9000)), scanned=True
+    ),
+    "R48: it stands for less": one(
+        classic(),
+        *(committed(number - 20, 50, 0, version=4) for number in range(21)),
+        topics=with_topics(topic("t", end=9000)),
+        scanned=True,
     ),
     "R52: it is newer than the transaction log": one(
         *HEALTHY, pending(commit(offset=70), time_ms=NOW_MS + 1), going={"other": 8}

@@ -12,7 +12,7 @@ from tests.rules.logs import HEALTHY, TOPICS, Log, log_of
 
 KINDS = [log for log in FAULTS.values() if log.release == "4.3.1" and log.num_partitions == 1]
 # What shows at another time, or beside other topics, than those of all of them together.
-ELSE = {"R13", "R40", "R46", "R60", "R80", "R82", "R83", "R84", "R85", "R86", "R87", "R90"}
+ELSE = {"R13", "R40", "R46", "R48", "R60", "R80", "R82", "R83", "R84", "R85", "R86", "R87", "R90"}
 ALONE = {code: log for code, log in FAULTS.items() if log.release != "4.3.1" or log.settings or code in ELSE}
 # So many that the group of most faults is at home in one of them.
 PARTITIONS = next(number for number in count(len(KINDS)) if partition_for("g", number) < 10)
