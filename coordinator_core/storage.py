@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from io import BufferedWriter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -553,12 +554,42 @@ def download(path: str, target: Path) -> None:
 
 
 def files_below(path: str) -> Iterator[tuple[str, Entry]]:
-    """Files below a directory, with their paths from there; of one in object storage that is not there none."""
-    for entry in list_directory(path, missing_ok=True):
+    """Files of :func:`entries_below`."""
+    return ((name, entry) for name, entry in entries_below(path) if not entry.is_directory)
+
+
+def entries_below(path: str) -> Iterator[tuple[str, Entry]]:
+    """Files and directories below a directory, with their paths from there, sorted by these.
+
+    One that is not there, or is deleted meanwhile by another process, has none. An object store is sent a request for
+    each 1000 objects, however many directories they are in.
+    """
+    if is_object(path):
+        yield from _objects_below(path)
+        return
+    try:
+        entries = list_directory(path, missing_ok=True)
+    except UsageError:
+        if exists(path):
+            raise
+        return
+    for entry in entries:
+        yield entry.name, entry
         if entry.is_directory:
-            yield from ((f"{entry.name}/{name}", below) for name, below in files_below(entry.path))
-        else:
-            yield entry.name, entry
+            yield from ((f"{entry.name}/{name}", below) for name, below in entries_below(entry.path))
+
+
+def _objects_below(path: str) -> Iterator[tuple[str, Entry]]:
+    import pyarrow.fs
+
+    store, inner = filesystem(path)
+    try:
+        infos = store.get_file_info(pyarrow.fs.FileSelector(inner, recursive=True, allow_not_found=True))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    found = ((tuple(info.path[len(inner) + 1 :].split("/")), info) for info in infos)
+    for names, info in sorted(found, key=itemgetter(0)):
+        yield "/".join(names), _remote_entry(names[-1], join(path, *names), info)
 
 
 def sync(path: str) -> None:

@@ -111,12 +111,13 @@ def default_window(now_ms: int) -> str:
 
 
 def directories_of(path: str) -> list[str]:
-    """Paths of the windows of a cluster, or of the runs of a window; names with an underscore are for other things."""
-    return [
-        entry.path
-        for entry in storage.list_directory(path)
-        if entry.is_directory and not entry.name.startswith(("_", "."))
-    ]
+    """Paths of the windows of a cluster, or of the runs of a window."""
+    return [entry.path for entry in storage.list_directory(path) if may_hold_runs(entry)]
+
+
+def may_hold_runs(entry: storage.Entry) -> bool:
+    """Whether it may be a window, or a run; names with an underscore are for other things."""
+    return entry.is_directory and not entry.name.startswith(("_", "."))
 
 
 def absolute(path: str) -> str:

@@ -7,8 +7,8 @@ files. Nothing of the last day goes, with any options: a task may be at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator_core import files, storage
@@ -22,10 +22,10 @@ from coordinator_core.runs.place import (
     MANIFEST,
     PINS_DIRECTORY,
     RECONCILIATION,
-    beside,
     directories_of,
+    may_hold_runs,
 )
-from coordinator_core.runs.registered import Registry, is_registered
+from coordinator_core.runs.registered import Registry, has_note
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.table_directory import STAGING
 from coordinator_core.storage import Entry
@@ -89,22 +89,27 @@ def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
     return [item for item in by_age[keep.newest or 0 :] if item.at_ms < oldest_ms]
 
 
+@dataclass
+class _Found:
+    """What the windows of a cluster have: ``findings`` are the paths of reconciliations about a run, by its path."""
+
+    runs: dict[str, Removal] = field(default_factory=dict)
+    registered: set[str] = field(default_factory=set)
+    left: list[Removal] = field(default_factory=list)
+    findings: dict[str, list[str]] = field(default_factory=dict)
+
+
 def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> list[Removal]:
-    windows = {window: set(directories_of(window)) for window in directories_of(place)}
-    manifests = {run: storage.stat(storage.join(run, MANIFEST)) for there in windows.values() for run in there}
-    runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
-    old = _old(list(runs.values()), keep, now_ms)
-    # Left by a writer or a deletion that was killed. A run without a manifest may also still be written.
-    left = [(path, _about(path)) for path in manifests.keys() - runs.keys() if _is_left_of_run(path)]
-    left += [(path, []) for window, there in windows.items() for path in _left_beside(window, there)]
-    remains = [removal for path, about in left if (removal := _remains(path, about)) is not None]
-    old += _old(remains, replace(keep, newest=None), now_ms)
-    registered = {path for path in runs if is_registered(path, besides=besides)}
-    staying = set(runs) - {removal.paths[-1] for removal in old} | registered
+    found = _Found()
+    for window in directories_of(place):
+        _Window(window).add_to(found, besides)
+    old = _old(list(found.runs.values()), keep, now_ms) + _old(found.left, replace(keep, newest=None), now_ms)
+    staying = set(found.runs) - {removal.paths[-1] for removal in old} | found.registered
     named = set(_latest(place))
     for path in staying | named:
-        named |= {storage.join(place, *run) for run in _compared_with(path)}
-    return [removal for removal in old if removal.paths[-1] not in named | registered]
+        for reconciliation in found.findings.get(path, ()):
+            named |= {storage.join(place, *run) for run in _compared_with(reconciliation)}
+    return [removal for removal in old if removal.paths[-1] not in named | found.registered]
 
 
 def _latest(place: str) -> Iterator[str]:
@@ -117,75 +122,91 @@ def _latest(place: str) -> Iterator[str]:
             raise UsageError(f"{latest} cannot be read: it names a run that must stay") from None
 
 
-def _run(path: str, manifest: Entry) -> Removal:
-    return Removal("runs", _at_ms(manifest), (manifest.path, *_about(path), path))
+class _Window:
+    """A window, listed once: each listing is a request, and a cluster has thousands of windows."""
 
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._entries: dict[str, Entry] = {}
+        self._inside: dict[str, list[str]] = {"": []}
+        for name, entry in storage.entries_below(path):
+            self._entries[name] = entry
+            self._inside.setdefault(name.rpartition("/")[0], []).append(name)
 
-def _left_beside(window: str, runs: Collection[str]) -> Iterator[str]:
-    """Directories that are being deleted, and what is kept about runs that are not there any more."""
-    for entry in storage.list_directory(window):
+    def add_to(self, found: _Found, besides: Registry | None) -> None:
+        """Adds its runs, and what is left of others; ``besides`` as of :func:`prunable`."""
+        top = [self._entries[name] for name in self._inside[""]]
+        for entry in filter(may_hold_runs, top):
+            manifest = self._entries.get(f"{entry.name}/{MANIFEST}")
+            if manifest is not None:
+                paths = (manifest.path, *self._about(entry.name), entry.path)
+                found.runs[entry.path] = Removal("runs", _at_ms(manifest), paths)
+                if self._is_registered(entry.name, besides):
+                    found.registered.add(entry.path)
+            elif self._is_left_of_run(entry.name):
+                # By a writer or a deletion that was killed. It may also still be written.
+                found.left += self._remains(entry.name, *self._about(entry.name))
+        for about in self._in(FINDINGS_DIRECTORY):
+            # Also about a run that is gone: ``latest.json`` may name it.
+            found.findings[storage.join(self._path, about.name)] = self._reconciliations(about.name)
+        for entry in top:
+            if entry.is_directory and storage.is_being_deleted(entry.name):
+                found.left += self._remains(entry.name)
+            elif entry.name in (*BESIDE_DIRECTORIES, CATALOGS_DIRECTORY):
+                # What is kept about runs that are not there any more.
+                for about in self._in(entry.name):
+                    is_there = about.name in self._entries or self._is_registered(about.name)
+                    if about.is_directory and not is_there:
+                        found.left += self._remains(f"{entry.name}/{about.name}")
+
+    def _in(self, directory: str) -> Iterator[Entry]:
+        return (self._entries[name] for name in self._inside.get(directory, ()))
+
+    def _below(self, directory: str) -> Iterator[tuple[str, Entry]]:
+        """What lies below a directory, with its path in the window."""
+        for name in self._inside.get(directory, ()):
+            yield name, self._entries[name]
+            yield from self._below(name)
+
+    def _about(self, run: str) -> list[str]:
+        """Findings about a run, reports and the table ``history`` of it."""
+        others = (self._entries.get(f"{directory}/{run}") for directory in BESIDE_DIRECTORIES)
+        return [other.path for other in others if other is not None]
+
+    def _is_registered(self, run: str, besides: Registry | None = None) -> bool:
+        return has_note((entry.name for entry in self._in(f"{CATALOGS_DIRECTORY}/{run}")), besides)
+
+    def _reconciliations(self, run: str) -> list[str]:
+        directories = (f"{FINDINGS_DIRECTORY}/{run}/{one.name}" for one in self._in(f"{FINDINGS_DIRECTORY}/{run}"))
+        found = (self._entries.get(f"{directory}/{RECONCILIATION}") for directory in directories)
+        return [entry.path for entry in found if entry is not None]
+
+    def _is_left_of_run(self, directory: str) -> bool:
+        """Whether a directory without a manifest has nothing but files of a run.
+
+        Another one may be a snapshot, a capture or a compacted log that somebody keeps there.
+        """
+        return all(self._is_of_run(f"{directory}/{entry.name}", entry) for entry in self._in(directory))
+
+    def _is_of_run(self, name: str, entry: Entry) -> bool:
         if not entry.is_directory:
-            continue
-        if storage.is_being_deleted(entry.name):
-            yield entry.path
-        elif entry.name in (*BESIDE_DIRECTORIES, CATALOGS_DIRECTORY):
-            for about in storage.list_directory(entry.path):
-                run = storage.join(window, about.name)
-                if about.is_directory and run not in runs and not is_registered(run):
-                    yield about.path
+            return entry.name.startswith(MANIFEST) or storage.is_unfinished(entry.name)
+        if entry.name not in TABLES:
+            return entry.name == STAGING
+        return all(_is_of_table(file.name) for _, file in self._below(name) if not file.is_directory)
 
-
-def _is_left_of_run(path: str) -> bool:
-    """Whether a directory without a manifest has nothing but files of a run.
-
-    Another one may be a snapshot, a capture or a compacted log that somebody keeps there.
-    """
-    return all(
-        entry.name == STAGING
-        or (entry.name in TABLES and all(_is_of_table(file.name) for file in _files_below(entry.path)))
-        if entry.is_directory
-        else entry.name.startswith(MANIFEST) or storage.is_unfinished(entry.name)
-        for entry in _entries(path)
-    )
+    def _remains(self, directory: str, *about: str) -> list[Removal]:
+        """A directory without a manifest, of the time at which it was last written to; none when that is not known."""
+        entry = self._entries[directory]
+        at_ms = max((_at_ms(file) for _, file in self._below(directory) if not file.is_directory), default=None)
+        if at_ms is None and entry.modified_ns is not None:
+            # Directories alone: a file system has a time for them.
+            at_ms = _at_ms(entry)
+        return [] if at_ms is None else [Removal("runs", at_ms, (*about, entry.path))]
 
 
 def _is_of_table(name: str) -> bool:
     return name.endswith(".parquet") or storage.is_unfinished(name)
-
-
-def _remains(path: str, about: Sequence[str]) -> Removal | None:
-    """A directory without a manifest, of the time at which it was last written to; ``None`` when that is not known."""
-    at_ms = max(map(_at_ms, _files_below(path)), default=None)
-    if at_ms is None:
-        # Directories alone: a file system has a time for them.
-        found = storage.stat(path)
-        at_ms = None if found is None or found.modified_ns is None else _at_ms(found)
-    return None if at_ms is None else Removal("runs", at_ms, (*about, path))
-
-
-def _files_below(path: str) -> Iterator[Entry]:
-    """Like :func:`storage.files_below`, while another process may delete any of the directories."""
-    for entry in _entries(path):
-        if entry.is_directory:
-            yield from _files_below(entry.path)
-        else:
-            yield entry
-
-
-def _entries(path: str) -> Sequence[Entry]:
-    """What a directory has; nothing where another process deletes it."""
-    try:
-        return list(storage.list_directory(path))
-    except UsageError:
-        if storage.exists(path):
-            raise
-        return []
-
-
-def _about(path: str) -> list[str]:
-    """Findings about a run, reports and the table ``history`` of it."""
-    others = (beside(path, directory) for directory in BESIDE_DIRECTORIES)
-    return [other for other in others if storage.stat(other) is not None]
 
 
 def _at_ms(entry: Entry) -> int:
@@ -199,26 +220,21 @@ def _old_pins(place: str, keep: Keep, now_ms: int) -> list[Removal]:
     if storage.stat(pins) is None:
         return []
     found: dict[bool, list[Removal]] = {True: [], False: []}
-    windows = [window.path for window in storage.list_directory(pins) if window.is_directory]
-    for window in windows:
-        for entry in storage.list_directory(window):
+    for name, entry in storage.entries_below(pins):
+        # A window, and the name of the pin.
+        if name.count("/") == 1:
             found[storage.is_unfinished(entry.name)].append(Removal("pins", _at_ms(entry), (entry.path,)))
     # Files that a killed writer left are no pins to keep.
     return _old(found[False], keep, now_ms) + _old(found[True], replace(keep, newest=None), now_ms)
 
 
-def _compared_with(run: str) -> Iterator[tuple[str, str]]:
-    """Window and id of the runs that findings about ``run`` compare it with; ``UsageError`` as :func:`_latest`."""
-    findings = beside(run, FINDINGS_DIRECTORY)
-    if storage.stat(findings) is None:
-        return
-    for directory in storage.list_directory(findings):
-        path = storage.join(directory.path, RECONCILIATION)
-        if storage.exists(path):
-            try:
-                previous = files.read_json(path)["previous"]
-                named = None if previous is None else (str(previous["window"]), str(previous["run_id"]))
-            except (ValueError, KeyError, TypeError):
-                raise UsageError(f"{path} cannot be read: it names a run that must stay") from None
-            if named is not None:
-                yield named
+def _compared_with(path: str) -> Iterator[tuple[str, str]]:
+    """Window and id of the run that the findings of a reconciliation compare theirs with; ``UsageError`` as
+    :func:`_latest`."""
+    try:
+        previous = files.read_json(path)["previous"]
+        named = None if previous is None else (str(previous["window"]), str(previous["run_id"]))
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} cannot be read: it names a run that must stay") from None
+    if named is not None:
+        yield named

@@ -5,6 +5,8 @@ A note is ``<window>/_catalogs/<run id>/<catalogue>,<namespace>.json``. It names
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator_core import files, storage
 from coordinator_core.runs.place import CATALOGS_DIRECTORY, beside, check_component
 
@@ -30,15 +32,18 @@ def forget_registration(run: str, catalog: str, namespace: str) -> None:
         storage.remove_empty([storage.local_path(directory)])
 
 
-def is_registered(run: str, *, besides: Registry | None = None) -> bool:
-    """Whether a catalogue, other than ``besides``, refers to files of the run."""
+def is_registered(run: str) -> bool:
+    """Whether a catalogue refers to files of the run."""
     directory = beside(run, CATALOGS_DIRECTORY)
     if storage.stat(directory) is None:
         return False
-    entries = storage.list_directory(directory, missing_ok=True)
-    # A writer that was killed leaves a file that begins with a dot.
-    notes = {entry.path for entry in entries if entry.name.endswith(".json") and not entry.name.startswith(".")}
-    return bool(notes - {_note(directory, *besides)} if besides is not None else notes)
+    return has_note(entry.name for entry in storage.list_directory(directory, missing_ok=True))
+
+
+def has_note(names: Iterable[str], besides: Registry | None = None) -> bool:
+    """Whether one of these files in the directory of a run's notes is of a catalogue other than ``besides``."""
+    notes = {name for name in names if name.endswith(".json") and not storage.is_unfinished(name)}
+    return bool(notes - {_file(*besides)} if besides is not None else notes)
 
 
 def check_names(catalog: str, namespace: str) -> None:
@@ -48,4 +53,8 @@ def check_names(catalog: str, namespace: str) -> None:
 
 
 def _note(directory: str, catalog: str, namespace: str) -> str:
-    return storage.join(directory, f"{catalog},{namespace}.json")
+    return storage.join(directory, _file(catalog, namespace))
+
+
+def _file(catalog: str, namespace: str) -> str:
+    return f"{catalog},{namespace}.json"

@@ -118,6 +118,19 @@ class TestEveryKindOfPath:
             assert storage.split(entry.path) == (root, name)
             assert storage.stat(entry.path) == entry
 
+    def test_what_lies_below_is_sorted_and_has_its_directories(self, root: str) -> None:
+        for names in (("one", "b", "2"), ("one", "b.c"), ("one", "b", "1"), ("three",)):
+            storage.write_atomic(storage.join(root, *names), b"1")
+        storage.make_directory(storage.join(root, "two"))
+        found = dict(storage.entries_below(root))
+        assert list(found) == ["one", "one/b", "one/b/1", "one/b/2", "one/b.c", "three", "two"]
+        assert [name for name, entry in found.items() if entry.is_directory] == ["one", "one/b", "two"]
+        for name, entry in found.items():
+            assert (entry.name, entry.path) == (name.rpartition("/")[2], storage.join(root, *name.split("/")))
+            assert entry.size == (0 if entry.is_directory else 1)
+        assert list(storage.files_below(root)) == [item for item in found.items() if not item[1].is_directory]
+        assert list(storage.entries_below(storage.join(root, "missing"))) == []
+
     def test_parents(self, root: str) -> None:
         assert storage.split(storage.join(root, "one", "two")) == (storage.join(root, "one"), "two")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,12 +26,14 @@ from coordinator_core.runs.table_directory import message_path
 from coordinator_core.runs.verify import verify_run
 from tests import rights
 from tests.kills import events_of, killed_at
+from tests.log.object_store import object_store
 
 from ..cases import case
 
 DAYS = 10
 DAY_MS = 86_400_000
 NOW_MS = 1_795_000_000_000
+REQUEST = re.compile(r"[A-Z]+ \S+ HTTP/1")
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,15 @@ def test_nothing_goes_while_the_latest_run_is_not_known(place: Path, capsys: pyt
     assert regroup(command) == ExitCode.USAGE
     assert "latest.json cannot be read" in capsys.readouterr().err
     assert runs(place) == list(range(DAYS))
+
+
+def test_what_the_latest_run_is_compared_with_stays_also_when_that_is_gone(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(place / "c/day-9/r")
+    (place / "c/day-9/_reports/r").rmdir()
+    pruned(place, "--keep-days", "1", "--apply", capsys=capsys)
+    assert runs(place) == [8]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"previous": 5}', '{"previous": {"window": "day-8"}}'])
@@ -219,6 +231,33 @@ def test_what_is_no_run_stays(place: Path, capsys: pytest.CaptureFixture[str]) -
     pruned(place, "--keep", "1", "--apply", capsys=capsys)
     assert [file for file in files if not file.exists()] == []
     assert len(runs(place)) < 9
+
+
+@pytest.mark.real
+def test_each_window_of_a_bucket_is_listed_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "c/day-2/r" / MANIFEST).unlink()
+    for day in range(DAYS):
+        (place / f"c/day-{day}/_reports/r/report.json").touch()
+    note_registration(str(place / "c/day-5/r"), "lake", "regroup")
+    (place / "c/latest.json").write_text('{"path": "day-9/r"}')
+    for path in place.rglob("*"):
+        os.utime(path, (NOW_MS / 1000 - 3 * DAY_MS / 1000,) * 2)
+    options = ("--keep-days", "2", "--format", "json")
+
+    def going(found: object, output: str) -> list[list[str]]:
+        assert isinstance(found, list)
+        return sorted([one["path"].removeprefix(output), *sorted(one["with"])] for one in found)
+
+    expected = going(pruned(place, *options, capsys=capsys)["removals"], str(place))
+    assert [paths[0] for paths in expected if "_pins" not in paths[0]] == [f"/c/day-{n}/r" for n in (0, 1, 2, 3, 6, 7)]
+    with object_store(age_days=3) as store:
+        output = store.copy(place, "runs")
+        before = len(REQUEST.findall((store.directory / "log").read_text()))
+        assert regroup(["prune", output, "--cluster", "c", *options]) == ExitCode.CLEAN
+        requests = len(REQUEST.findall((store.directory / "log").read_text())) - before
+    found = going(json.loads(capsys.readouterr().out)["removals"], output)
+    assert [[path.replace(output, str(place)) for path in paths] for paths in found] == expected
+    assert requests < 3 * DAYS
 
 
 @pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.real), pytest.param(50, marks=pytest.mark.full)])
