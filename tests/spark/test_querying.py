@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,11 @@ def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(map(repr, rows)) == sorted(map(repr, wanted))
     assert set(found["history"]["window_key"]) == {"w1"}
     assert found["proof"] == runs[0].state_hash
+
+    files = {path for run in runs for path in Path(run.path).rglob("*")}
+    [expire] = re.findall(r"`(table\.maintenance[^`]+)`", PAGE.read_text(encoding="utf-8"))
+    table = found["table"]
+    exec(expire, {"table": table, "time": datetime.now(UTC)})
+    table.refresh()
+    assert {one.snapshot_id for one in table.snapshots()} == {ref.snapshot_id for ref in table.refs().values()}
+    assert all(path.exists() for path in files)
