@@ -36,7 +36,7 @@ from coordinator_core.investigate.words import count
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
-from coordinator_core.releases import Profile
+from coordinator_core.releases import Clock, Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide, is_elsewhere
 from coordinator_core.restore.model import PLAN_BEGINS, Plan, plan_document, write_plan
@@ -265,7 +265,7 @@ def plan_command(
         for group_id, said in moves.warnings.items():
             warned[group_id] = (*warned.get(group_id, ()), *said)
         wanted = replace(wanted or moves, positions=moves.positions, warnings=warned)
-        source = f"{source}, --{scenario.move}" if source else f"--{scenario.move}"
+        source = f"{source}, {scenario}" if source else str(scenario)
     assert wanted is not None
     plan = Plan(
         kind="restore",
@@ -582,4 +582,5 @@ def _replayed(
         groups=groups_of(source.states, _ids(source.topic_names), place_of(number), texts),
         topics=None if topics_file is None else topics_of(read_topics(topics_file)),
         offsets_partitions=number,
+        has_group_clock=source.profile.expiry.clock is Clock.GROUP,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.consumer import OffsetCommitRequest
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client, TopicPartition
@@ -38,6 +39,8 @@ from coordinator_core.untrusted import INT32_END, INT64_END, whole_number
 
 _BROKER_RESOURCE = 4
 _METADATA_SETTING = "offset.metadata.max.bytes"
+_NEWEST_WITH_RETENTION = 4
+"""Version of OffsetCommit; 2.1 has the next one."""
 
 
 def live_groups(
@@ -113,6 +116,8 @@ def live_target(
         offsets_partitions=len(info.partitions),
         metadata_limit=_metadata_limit(client),
         has_start_offsets=has_start_offsets(client),
+        # KIP-211 took the retention time out of the request.
+        has_group_clock=client.max_version(OffsetCommitRequest) > _NEWEST_WITH_RETENTION,
     )
 
 

@@ -109,7 +109,7 @@ def group_plan(
         warnings += said
         if not delete and any(row.action in WRITES for row in rows):
             warnings += (_SHARE_WARNING,)
-    elif group.protocol_type and not group.has_members and any(row.action in _RESTORES for row in rows):
+    elif _expires_as_empty(group, target) and any(row.action in _RESTORES for row in rows):
         since = "" if group.empty_since_ms is None else f" ({moment(group.empty_since_ms)})"
         warnings += (
             f"its offsets expire offsets.retention.minutes after it became empty{since}, not after the restore: begin "
@@ -134,6 +134,11 @@ def group_plan(
         state_digest(after_of(rows)),
         warnings,
     )
+
+
+def _expires_as_empty(group: TargetGroup, target: Target) -> bool:
+    """Whether a restored offset is as old as the group's last member."""
+    return target.has_group_clock and bool(group.protocol_type) and not group.has_members
 
 
 def _whole_topics(rows: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.investigate.words import moment
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import LogRange, Target, in_scope
@@ -42,6 +43,12 @@ class Scenario:
 
     move: Move
     number: int = 0
+
+    def __str__(self) -> str:
+        """The option with the number or the moment that was understood, as plans name their source."""
+        if self.needs_time:
+            return f"--{self.move} {moment(self.number)} (epoch ms {self.number})"
+        return f"--{self.move} {self.number}" if self.move in (Move.TO_OFFSET, Move.SHIFT_BY) else f"--{self.move}"
 
     @property
     def needs_time(self) -> bool:

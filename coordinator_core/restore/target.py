@@ -71,7 +71,8 @@ class TargetGroup:
 @dataclass(frozen=True, slots=True)
 class Target:
     """``topics`` is ``None`` where nothing is known of the topics' logs.
-    ``has_start_offsets``: whether there are requests for those of share groups."""
+    ``has_start_offsets``: whether there are requests for those of share groups. ``has_group_clock``: offsets of a group
+    without members expire by the time at which it became empty (KIP-211, 2.1), not each by its commit."""
 
     name: str
     cluster_id: str | None
@@ -80,6 +81,7 @@ class Target:
     offsets_partitions: int
     metadata_limit: int = METADATA_LIMIT
     has_start_offsets: bool = True
+    has_group_clock: bool = True
 
     def log(self, topic: str, partition: int) -> LogRange:
         """The log of a topic's partition; nothing is known of one that is not there."""

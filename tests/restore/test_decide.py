@@ -194,13 +194,15 @@ def test_a_group_that_had_members_expires_by_the_time_at_which_it_became_empty()
     group = ClassicGroup("g", GroupState.EMPTY, "consumer", 7, state_timestamp_ms=86_400_000, record_offset=1)
     state = PartitionState(0, {"g": group})
 
-    def said(one: TargetGroup) -> tuple[str, ...]:
-        (plan,) = decide(Wanted({KEY: Position(160)}), replace(target(), groups={"g": one}), Choices({}))
+    def said(one: TargetGroup, **more: Any) -> tuple[str, ...]:
+        (plan,) = decide(Wanted({KEY: Position(160)}), replace(target(), groups={"g": one}, **more), Choices({}))
         return plan.warnings
 
     when = "its offsets expire offsets.retention.minutes after it became empty"
     live = TargetGroup("g", state="Empty", protocol_type="consumer")
     assert said(live) == (f"{when}, not after the restore: begin its consumers before that",)
+    # Before KIP-211 each commit has its own time.
+    assert said(live, has_group_clock=False) == ()
     with_records({"g": live}, [state], 50)
     for one in (live, groups_of([state], {}, lambda _: 0)["g"]):
         assert said(one)[0].startswith(f"{when} (1970-01-02 00:00:00Z)")

@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
+from coordinator_core.restore.selection import Move, Scenario
 from tests.cases import CORPUS
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
@@ -29,8 +30,8 @@ each_incident = pytest.mark.parametrize(
 )
 
 
-def planned(capfd: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0) -> Json:
-    given = ["restore", "plan", *map(str, arguments), "--kafka-version", "3.9.2", "--format", "json"]
+def planned(capfd: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0, release: str = "3.9.2") -> Json:
+    given = ["restore", "plan", *map(str, arguments), "--kafka-version", release, "--format", "json"]
     assert run(given) == code, capfd.readouterr().err
     document: Json = json.loads(capfd.readouterr().out)
     return document
@@ -571,3 +572,26 @@ def test_the_number_of_offsets_partitions_is_that_of_the_target(
     given = ["--to-offset", "1", "--group", "g", "--against", str(manifest.parent), "--format", "json"]
     assert run(["restore", "plan", *given]) == ExitCode.CLEAN
     assert json.loads(capfd.readouterr().out)["groups"][0]["offsets_partition"] == 1
+
+
+@pytest.mark.parametrize(
+    ("scenario", "text"),
+    [
+        (Scenario(Move.TO_DATETIME, 1_795_784_400_000), "--to-datetime 2026-11-27 13:00:00Z (epoch ms 1795784400000)"),
+        (Scenario(Move.SHIFT_BY, -5), "--shift-by -5"),
+        (Scenario(Move.TO_EARLIEST), "--to-earliest"),
+    ],
+)
+def test_a_plan_names_the_moment_that_was_understood(scenario: Scenario, text: str) -> None:
+    assert str(scenario) == text
+
+
+def test_a_target_before_2_1_has_no_clock_of_the_group(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().generation("g", 3).commit("g", {("orders", 0): 100}).write(tmp_path / "log", 3)
+    empty = Log().generation("g", 3).write(tmp_path / "empty", 3)
+
+    def said(release: str) -> bool:
+        document = planned(capfd, log, "--group", "g", "--against", empty, release=release)
+        return any("after it became empty" in warning for warning in document["groups"][0]["warnings"])
+
+    assert (said("2.0.1"), said("2.4.1")) == (False, True)
