@@ -587,8 +587,9 @@ def test_a_plan_names_the_moment_that_was_understood(scenario: Scenario, text: s
 
 
 def test_a_target_before_2_1_has_no_clock_of_the_group(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    log = Log().generation("g", 3).commit("g", {("orders", 0): 100}).write(tmp_path / "log", 3)
-    empty = Log().generation("g", 3).write(tmp_path / "empty", 3)
+    old = {"group_version": 1, "commit_version": 1}
+    log = Log(**old).generation("g", 3).commit("g", {("orders", 0): 100}).write(tmp_path / "log", 3)
+    empty = Log(**old).generation("g", 3).write(tmp_path / "empty", 3)
 
     def said(release: str) -> bool:
         document = planned(capfd, log, "--group", "g", "--against", empty, release=release)
