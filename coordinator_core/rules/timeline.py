@@ -360,8 +360,9 @@ DUPLICATE_INSTANCE = Rule(
     "R78",
     "instance-replaced-again-and-again",
     Severity.WARNING,
-    summary="The member behind one group instance id is replaced again and again.",
-    why="Two processes use the same id and fence each other (FencedInstanceIdException), or one restarts all the time.",
+    summary="The member behind one group instance id of a classic group is replaced again and again.",
+    why="Two processes use the same id and fence each other (FencedInstanceIdException), or one restarts all the time. "
+    "In KIP-848 groups a replacement begins no new epoch, and is not looked for.",
     evidence="The first replacement, how many there were, from which hosts.",
     remedy="Give each process a group.instance.id of its own.",
     message="the member behind instance id {instance} of {group_id} was replaced {times} times, from {hosts}",
