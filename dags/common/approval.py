@@ -60,8 +60,8 @@ def take_turn(params: Mapping[str, Any], dag_run: Any, ti: Any) -> None:
     """Fails while another run of this DAG for the same cluster has not ended: it waits for its answer, or is at work.
 
     Called by the first task, and where brokers are written to or stopped again by the last one before that: another run
-    may have begun before this one was cleared. The file names the run that came last. Whether it has ended Airflow knows, so no run has to
-    take its name back.
+    may have begun before this one was cleared. The file names the run that came last. Whether it has ended Airflow
+    knows, so no run has to take its name back.
     """
     with final_errors():
         from coordinator_core import conditional
