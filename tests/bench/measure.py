@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from tests.launched import through_launcher
+
 TICKS = os.sysconf("SC_CLK_TCK")
 WATCH_SECONDS = 0.2
 WORKERS = (b"pyspark.daemon", b"pyspark/daemon", b"spark_apps.workers")
 """Words in the command of Spark's Python workers."""
-LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def run_process(command: Sequence[str], output: Path, codes: Collection[int] = (
     Processes that it starts count too, with the peaks of the kinds that :func:`_kind` tells.
     """
     report = output.with_suffix(".usage")
-    launched = [sys.executable, "-I", "-S", str(LAUNCHER), str(report), *command]
+    launched = through_launcher(report, command)
     with output.open("wb") as stdout:
         process = subprocess.Popen(launched, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True)
         watch = _Watch(process.pid)

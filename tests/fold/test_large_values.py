@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -52,6 +50,7 @@ from coordinator_core.runs.verify import verify_run
 from tests.examples import examples
 from tests.fold.parity import PROFILES, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, encoded_key, offset_value
+from tests.launched import launched
 from tests.log.builders import build_batch
 
 PROFILE = PROFILES["4.3.1"]
@@ -457,8 +456,6 @@ def test_compact_does_not_hold_metadata_several_times(tmp_path: Path) -> None:
     (directory / f"{0:020d}.log").write_bytes(b"".join(commits(14, per_batch=1000).batches))
     arguments = ["compact", str(directory.parent), "--kafka-version", "4.3.1", "--now-ms", "1"]
     arguments += ["--output", str(tmp_path / "compacted")]
-    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *arguments], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == ExitCode.CLEAN
-    assert usage.ru_maxrss << 10 < 2560 * MIB
+    done = launched([sys.executable, "-m", "coordinator_core", *arguments])
+    assert done.code == ExitCode.CLEAN, done.stderr
+    assert done.peak_bytes < 2560 * MIB

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -28,6 +26,7 @@ from coordinator_core.runs.merging import merge_partition
 from tests.examples import examples
 from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, encoded_key, logs, offset_value
+from tests.launched import launched
 from tests.log.builders import build_batch, build_control_batch, build_message
 
 PROFILE = PROFILES["4.3.1"]
@@ -194,8 +193,6 @@ def test_commands_do_not_hold_what_is_superseded(tmp_path: Path, command: str) -
     (directory / f"{0:020d}.log").write_bytes(b"".join(superseded(50, 30 * MIB).batches))
     output = ["--output", str(tmp_path / "compacted")] if command == "compact" else []
     arguments = [command, str(directory.parent), "--kafka-version", "4.3.1", "--now-ms", "1", *output]
-    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *arguments], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    assert usage.ru_maxrss << 10 < 3 << 30
+    done = launched([sys.executable, "-m", "coordinator_core", *arguments])
+    assert done.code == 0, done.stderr
+    assert done.peak_bytes < 3 << 30

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +13,12 @@ from typing import Any
 
 from tests.bench.generator import Truth
 from tests.bench.truth import check_truth
+from tests.launched import Launched, launched
 
 SCALE = int(os.environ.get("REGROUP_SCALE", "1"))
 """The sizes of the tests are so many times larger; 7 makes ten million live offset keys."""
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Output of a process, its largest resident set and its CPU seconds."""
-
-    text: str
-    peak_bytes: int
-    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -48,11 +38,11 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
     """
     arguments = ["replay", str(log), "--output", str(output), "--cluster", "scale", "--kafka-version", "4.3.1"]
     done = measured([*arguments, "--engine", engine, "--no-fold-cache"], data_bytes=data_bytes)
-    summary = json.loads(done.text)
+    summary = json.loads(done.stdout)
     return Replayed(Path(summary["run"]), summary, done.peak_bytes, done.cpu_seconds)
 
 
-def measured(arguments: Sequence[str], *, data_bytes: int | None = None) -> Measured:
+def measured(arguments: Sequence[str], *, data_bytes: int | None = None) -> Launched:
     """``regroup`` with these arguments and ``--format json``; ``data_bytes`` is that of :func:`replay`."""
     # Other allocators take address space ahead of need, which the limit counts.
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
@@ -62,23 +52,11 @@ def measured(arguments: Sequence[str], *, data_bytes: int | None = None) -> Meas
         if data_bytes is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
-    # Spark's warnings are no part of the output.
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [*command, "--format", "json"],
-            env=environment if data_bytes is not None else None,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            preexec_fn=limit,
-        )
-        assert process.stdout is not None
-        text = process.stdout.read().decode()
-        process.stdout.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        assert process.returncode == 0, text + errors.read().decode()
-    return Measured(text, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
+    done = launched(
+        [*command, "--format", "json"], env=environment if data_bytes is not None else None, preexec_fn=limit
+    )
+    assert done.code == 0, done.stdout + done.stderr
+    return done
 
 
 def replay_and_check(log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None) -> Replayed:

@@ -103,7 +103,7 @@ def test_the_report_of_a_large_run_has_a_part_of_it_in_memory(place: Path) -> No
     truths = generate(workload, place / "log")
     replayed = replay_and_check(place / "log", truths, place / "runs")
     done = measured(["report", str(replayed.run), "--no-log", "--format", "json"], data_bytes=640 * MIB)
-    assert json.loads(done.text)["scope"]["committed_offsets"] == sum(truth.live_offset_keys for truth in truths)
+    assert json.loads(done.stdout)["scope"]["committed_offsets"] == sum(truth.live_offset_keys for truth in truths)
 
 
 def test_two_hundred_thousand_groups(place: Path) -> None:
