@@ -94,6 +94,15 @@ def _tell_losses(previous: Previous) -> None:
         end = "the partition is gone" if gap.to_offset is None else f"up to {gap.to_offset}"
         text = f"offsets partition {gap.offsets_partition}, from record offset {gap.from_offset} on, {end}"
         note(f"regroup: warning: no evidence of {text}")
+    for number, count in previous.missing.items():
+        further = count - sum(
+            gap.to_offset - gap.from_offset
+            for gap in previous.gaps
+            if gap.to_offset is not None and gap.offsets_partition == int(number)
+        )
+        if further > 0:
+            text = f"{further} more records of offsets partition {number} behind the evidence before"
+            note(f"regroup: warning: no evidence of {text}: the cleaner has removed them")
     if previous.rewritten:
         first = previous.rewritten[0]
         note(f"regroup: warning: {len(previous.rewritten)} segments were rewritten since the evidence before: {first}")

@@ -26,7 +26,7 @@ from coordinator_core.fold.pin import Pin, check_pin
 from coordinator_core.history.model import PartitionHistory
 from coordinator_core.history.parts import Asked, history_parts, noting_rows
 from coordinator_core.jsontext import canonical, fields_of, from_json, parse_json, to_json
-from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.reader import OnDamage, read_partition, with_records
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_from_label
@@ -93,11 +93,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """The statement before, by the SHA-256 of its file. ``rewritten`` are segments that have other bytes now."""
+    """The statement before, by the SHA-256 of its file. ``rewritten`` are segments that have other bytes now.
+
+    ``missing`` counts by offsets partition, where there are any, the record offsets from the end of the statement
+    before to that of this one of which there is no record any more. ``gaps`` are the longest ranges of them alone.
+    """
 
     statement_sha256: str
     gaps: tuple[Gap, ...]
     rewritten: tuple[str, ...]
+    missing: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +251,7 @@ def export_evidence(
         tuple(replace(one, path=names.get(one.path, one.path)) for one in damage),
         rows,
         whole.hexdigest(),
-        None if previous is None else _since(previous, snapshot, partitions),
+        None if previous is None else _since(previous, snapshot, partitions, asked.on_damage),
         asked.captured_retention_ms,
     )
     data = canonical(evidence.document()) + b"\n"
@@ -332,7 +337,38 @@ def gaps_since(previous: Statement, partitions: Iterable[PartitionEvidence]) -> 
         yield from (Gap(number, max(one.first, end), one.end) for one in after.removed if one.end > end)
 
 
-def _since(previous: Statement, snapshot: Snapshot, partitions: tuple[PartitionEvidence, ...]) -> Previous:
+def missing_since(previous: Statement, snapshot: Snapshot, on_damage: OnDamage) -> dict[str, int]:
+    """``Previous.missing`` of a log, by the headers of its batches."""
+    logs = {log.offsets_partition: log for log in snapshot.partitions}
+    found = {}
+    for before in previous.evidence.partitions:
+        log = logs.get(before.offsets_partition)
+        if log is not None and (count := _missing_behind(log, before.end_offset, on_damage)):
+            found[str(before.offsets_partition)] = count
+    return found
+
+
+def _missing_behind(log: PartitionLog, end_offset: int, on_damage: OnDamage) -> int:
+    segments = tuple(one for one, following in log.segment_ranges() if following is None or following > end_offset)
+    expected, missing = end_offset, 0
+    for segment, batch in read_partition(replace(log, segments=segments), on_damage=on_damage, damage=[]):
+        if batch.next_offset <= end_offset:
+            continue
+        first = batch.base_offset
+        if batch.record_count is None:
+            # The offset of a wrapper of format 0 or 1 is that of its last message.
+            for _, _, records in with_records([(segment, batch)], on_damage, []):
+                first = records[0].offset if records else first
+        elif not batch.is_control:
+            missing += batch.last_offset - batch.base_offset + 1 - batch.record_count
+        missing += max(0, first - expected)
+        expected = batch.next_offset
+    return missing
+
+
+def _since(
+    previous: Statement, snapshot: Snapshot, partitions: tuple[PartitionEvidence, ...], on_damage: OnDamage
+) -> Previous:
     """What became of the log that the statement before had read."""
     segments = {name_of(segment): segment for segment in snapshot.segments}
     rewritten = []
@@ -342,7 +378,8 @@ def _since(previous: Statement, snapshot: Snapshot, partitions: tuple[PartitionE
             found = segments.get(name)
             if found is not None and not has_content(found, old):
                 rewritten.append(name)
-    return Previous(previous.sha256, tuple(gaps_since(previous, partitions)), tuple(sorted(rewritten)))
+    missing = missing_since(previous, snapshot, on_damage)
+    return Previous(previous.sha256, tuple(gaps_since(previous, partitions)), tuple(sorted(rewritten)), missing)
 
 
 def has_content(segment: SegmentFile, evidence: SegmentEvidence) -> bool:

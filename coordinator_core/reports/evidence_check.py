@@ -24,6 +24,7 @@ from coordinator_core.reports.evidence import (
     gaps_since,
     has_content,
     history_lines,
+    missing_since,
     name_of,
     removed_of,
     require_cluster,
@@ -77,6 +78,7 @@ def check_evidence(
         damage += wrong
         if not wrong:
             damage += _rows(statement, log)
+            damage += _missing(statement, before, log)
             is_derived = True
     return CheckedEvidence(statement, key is not None, is_derived, tuple(damage))
 
@@ -187,6 +189,18 @@ def _rows(statement: Statement, log: Snapshot) -> Iterator[Damage]:
     for place in damage:
         if (names.get(place.path, place.path), place.byte_position, place.kind) not in told:
             yield Damage(path, 0, place.record_offset, "not_in_the_log", f"it does not tell this damage: {place}")
+
+
+def _missing(statement: Statement, before: Statement | None, log: Snapshot) -> Iterator[Damage]:
+    """Whether the log has as many records less behind the statement before as this one says."""
+    previous = statement.evidence.previous
+    if before is None or previous is None or previous.statement_sha256 != before.sha256:
+        return
+    found = missing_since(before, log, statement.evidence.on_damage)
+    if previous.missing != found:
+        path = storage.join(statement.directory, STATEMENT)
+        detail = f"missing since {before.directory} are {found} in the log, {previous.missing} in the statement"
+        yield Damage(path, 0, None, "not_in_the_log", detail)
 
 
 def _shown(line: bytes | None) -> str:

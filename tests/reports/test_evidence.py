@@ -19,6 +19,8 @@ from tests.cases import CORPUS
 from tests.history.incidents import topics
 from tests.history.logs import MINUTE, Client, Log
 from tests.history.test_causes import removed_together
+from tests.log.builders import build_batch
+from tests.rules.logs import commit
 
 Json = dict[str, Any]
 RULES = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
@@ -184,7 +186,12 @@ def test_a_chain_names_what_it_lost(tmp_path: Path, capfd: pytest.CaptureFixture
     made = [export(tmp_path / days[0], tmp_path / "1")]
     made.append(export(tmp_path / days[1], tmp_path / "2", "--previous", str(tmp_path / "1")))
     sha256 = hashlib.sha256((tmp_path / "1" / STATEMENT).read_bytes()).hexdigest()
-    assert made[1]["predicate"]["previous"] == {"statement_sha256": sha256, "gaps": [], "rewritten": []}
+    assert made[1]["predicate"]["previous"] == {
+        "statement_sha256": sha256,
+        "gaps": [],
+        "rewritten": [],
+        "missing": {},
+    }
     verified(capfd, tmp_path / "1", tmp_path / "2", "--log", tmp_path / "tuesday")
     assert damage(capfd, tmp_path / "2", tmp_path / "1") == [(STATEMENT, "broken_chain")]
     # On Wednesday the segment has other bytes, of the same length or not.
@@ -218,6 +225,31 @@ def test_records_that_were_cleaned_between_two_statements_are_a_gap(
     verified(capfd, first, second, "--log", later)
     found["partitions"][0]["removed"] = found["previous"]["gaps"] = []
     (second / STATEMENT).write_bytes(canonical(statement(second) | {"predicate": found}) + b"\n")
+    assert damage(capfd, first, second, "--log", later) == [(STATEMENT, "not_in_the_log")]
+
+
+def test_records_that_went_from_a_batch_or_from_short_ranges_are_counted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Longer and older ranges are all that ``removed`` has room for, and no range tells what a kept batch lacks."""
+    first, second = tmp_path / "e1", tmp_path / "e2"
+    made = Log().commit("billing", {KEY: 1})
+    for number in range(64):
+        made.skip(50).commit("billing", {KEY: number})
+    export(made.roll().write(tmp_path / "before"), first)
+    made.skip(7).commit("billing", {KEY: 100})
+    record = (*commit("billing", "orders", offset=101), made.at, 4)
+    made.data += build_batch(made.next_offset, [record], timestamp=made.at)
+    made.next_offset += 5
+    later = made.write(tmp_path / "after")
+    previous = export(later, second, "--previous", str(first))["predicate"]["previous"]
+    assert (previous["gaps"], previous["missing"]) == ([], {"0": 11})
+    said = "no evidence of 11 more records of offsets partition 0 behind the evidence before: the cleaner has removed"
+    assert said in capfd.readouterr().err
+    verified(capfd, first, second, "--log", later)
+    document = statement(second)
+    document["predicate"]["previous"]["missing"] = {}
+    (second / STATEMENT).write_bytes(canonical(document) + b"\n")
     assert damage(capfd, first, second, "--log", later) == [(STATEMENT, "not_in_the_log")]
 
 
