@@ -567,16 +567,20 @@ def entries_below(path: str) -> Iterator[tuple[str, Entry]]:
     if is_object(path):
         yield from _objects_below(path)
         return
-    try:
-        entries = list_directory(path, missing_ok=True)
-    except UsageError:
-        if exists(path):
-            raise
-        return
-    for entry in entries:
+    for entry in entries_in(path):
         yield entry.name, entry
         if entry.is_directory:
             yield from ((f"{entry.name}/{name}", below) for name, below in entries_below(entry.path))
+
+
+def entries_in(path: str) -> list[Entry]:
+    """:func:`list_directory` of one that need not be there, or may be deleted meanwhile by another process."""
+    try:
+        return list_directory(path, missing_ok=True)
+    except UsageError:
+        if exists(path):
+            raise
+        return []
 
 
 def _objects_below(path: str) -> Iterator[tuple[str, Entry]]:

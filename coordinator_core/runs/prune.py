@@ -123,21 +123,26 @@ def _latest(place: str) -> Iterator[str]:
 
 
 class _Window:
-    """A window, listed once: each listing is a request, and a cluster has thousands of windows."""
+    """A window, by paths from there.
+
+    In an object store, where each listing is a request, it is listed once with all below it. Elsewhere only what is
+    asked for is: other directories in it may be large, and links may lead anywhere.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._entries: dict[str, Entry] = {}
-        self._inside: dict[str, list[str]] = {"": []}
-        for name, entry in storage.entries_below(path):
-            self._entries[name] = entry
-            self._inside.setdefault(name.rpartition("/")[0], []).append(name)
+        self._inside: dict[str, list[str]] = {}
+        self._is_listed = storage.is_object(path)
+        if self._is_listed:
+            for name, entry in storage.entries_below(path):
+                self._add(name.rpartition("/")[0], name, entry)
 
     def add_to(self, found: _Found, besides: Registry | None) -> None:
         """Adds its runs, and what is left of others; ``besides`` as of :func:`prunable`."""
-        top = [self._entries[name] for name in self._inside[""]]
+        top = [entry for _, entry in self._in()]
         for entry in filter(may_hold_runs, top):
-            manifest = self._entries.get(f"{entry.name}/{MANIFEST}")
+            manifest = self._entry(f"{entry.name}/{MANIFEST}")
             if manifest is not None:
                 paths = (manifest.path, *self._about(entry.name), entry.path)
                 found.runs[entry.path] = Removal("runs", _at_ms(manifest), paths)
@@ -146,7 +151,7 @@ class _Window:
             elif self._is_left_of_run(entry.name):
                 # By a writer or a deletion that was killed. It may also still be written.
                 found.left += self._remains(entry.name, *self._about(entry.name))
-        for about in self._in(FINDINGS_DIRECTORY):
+        for _, about in self._in(FINDINGS_DIRECTORY):
             # Also about a run that is gone: ``latest.json`` may name it.
             found.findings[storage.join(self._path, about.name)] = self._reconciliations(about.name)
         for entry in top:
@@ -154,31 +159,53 @@ class _Window:
                 found.left += self._remains(entry.name)
             elif entry.name in (*BESIDE_DIRECTORIES, CATALOGS_DIRECTORY):
                 # What is kept about runs that are not there any more.
-                for about in self._in(entry.name):
+                for _, about in self._in(entry.name):
                     is_there = about.name in self._entries or self._is_registered(about.name)
                     if about.is_directory and not is_there:
                         found.left += self._remains(f"{entry.name}/{about.name}")
 
-    def _in(self, directory: str) -> Iterator[Entry]:
-        return (self._entries[name] for name in self._inside.get(directory, ()))
+    def _add(self, directory: str, name: str, entry: Entry) -> None:
+        self._entries[name] = entry
+        self._inside.setdefault(directory, []).append(name)
 
-    def _below(self, directory: str) -> Iterator[tuple[str, Entry]]:
-        """What lies below a directory, with its path in the window."""
-        for name in self._inside.get(directory, ()):
-            yield name, self._entries[name]
-            yield from self._below(name)
+    def _in(self, directory: str = "") -> list[tuple[str, Entry]]:
+        """What a directory has, with its path in the window; of one that is not there, or goes meanwhile, nothing."""
+        if not self._is_listed and directory not in self._inside:
+            self._inside[directory] = []
+            for entry in self._entries_in(directory):
+                self._add(directory, f"{directory}/{entry.name}" if directory else entry.name, entry)
+        return [(name, self._entries[name]) for name in self._inside.get(directory, ())]
+
+    def _entries_in(self, directory: str) -> list[Entry]:
+        if not directory:
+            return storage.entries_in(self._path)
+        found = self._entry(directory)
+        return [] if found is None or not found.is_directory else storage.entries_in(found.path)
+
+    def _entry(self, name: str) -> Entry | None:
+        self._in(name.rpartition("/")[0])
+        return self._entries.get(name)
+
+    def _below(self, directory: str) -> Iterator[Entry]:
+        """Files below a directory."""
+        for name, entry in self._in(directory):
+            if entry.is_directory:
+                yield from self._below(name)
+            else:
+                yield entry
 
     def _about(self, run: str) -> list[str]:
         """Findings about a run, reports and the table ``history`` of it."""
-        others = (self._entries.get(f"{directory}/{run}") for directory in BESIDE_DIRECTORIES)
+        others = (self._entry(f"{directory}/{run}") for directory in BESIDE_DIRECTORIES)
         return [other.path for other in others if other is not None]
 
     def _is_registered(self, run: str, besides: Registry | None = None) -> bool:
-        return has_note((entry.name for entry in self._in(f"{CATALOGS_DIRECTORY}/{run}")), besides)
+        return has_note((entry.name for _, entry in self._in(f"{CATALOGS_DIRECTORY}/{run}")), besides)
 
     def _reconciliations(self, run: str) -> list[str]:
-        directories = (f"{FINDINGS_DIRECTORY}/{run}/{one.name}" for one in self._in(f"{FINDINGS_DIRECTORY}/{run}"))
-        found = (self._entries.get(f"{directory}/{RECONCILIATION}") for directory in directories)
+        found = (
+            self._entry(f"{directory}/{RECONCILIATION}") for directory, _ in self._in(f"{FINDINGS_DIRECTORY}/{run}")
+        )
         return [entry.path for entry in found if entry is not None]
 
     def _is_left_of_run(self, directory: str) -> bool:
@@ -186,19 +213,19 @@ class _Window:
 
         Another one may be a snapshot, a capture or a compacted log that somebody keeps there.
         """
-        return all(self._is_of_run(f"{directory}/{entry.name}", entry) for entry in self._in(directory))
+        return all(self._is_of_run(name, entry) for name, entry in self._in(directory))
 
     def _is_of_run(self, name: str, entry: Entry) -> bool:
         if not entry.is_directory:
             return entry.name.startswith(MANIFEST) or storage.is_unfinished(entry.name)
         if entry.name not in TABLES:
             return entry.name == STAGING
-        return all(_is_of_table(file.name) for _, file in self._below(name) if not file.is_directory)
+        return all(_is_of_table(file.name) for file in self._below(name))
 
     def _remains(self, directory: str, *about: str) -> list[Removal]:
         """A directory without a manifest, of the time at which it was last written to; none when that is not known."""
         entry = self._entries[directory]
-        at_ms = max((_at_ms(file) for _, file in self._below(directory) if not file.is_directory), default=None)
+        at_ms = max(map(_at_ms, self._below(directory)), default=None)
         if at_ms is None and entry.modified_ns is not None:
             # Directories alone: a file system has a time for them.
             at_ms = _at_ms(entry)

@@ -233,6 +233,15 @@ def test_what_is_no_run_stays(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(runs(place)) < 9
 
 
+def test_what_is_no_run_is_not_searched(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A link in a window may lead anywhere, also back; searched to the end, this takes for ever."""
+    expected = pruned(place, "--keep", "1", capsys=capsys)
+    for window in place.glob("c/day-*"):
+        for name in ("one", "another"):
+            (window / name).symlink_to(place)
+    assert pruned(place, "--keep", "1", capsys=capsys) == expected
+
+
 @pytest.mark.real
 def test_each_window_of_a_bucket_is_listed_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c/day-2/r" / MANIFEST).unlink()
