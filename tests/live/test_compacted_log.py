@@ -246,3 +246,30 @@ def test_a_broker_loads_another_codec_and_another_partition_count(kafka: Kafka, 
     for group_id, answer in answers[0].items():
         assert [again.get(group_id) for again in answers[1:]] == [answer, answer], group_id
     assert [set(again) for again in answers] == [set(answers[0])] * 3
+
+
+def test_a_broker_begins_a_log_that_ends_before_its_start_where_the_compaction_does(tmp_path: Path) -> None:
+    """``LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd``: nothing is left, and the next record is at the start."""
+    snapshot = case("k392-classic")
+    start, release = 1_000_000, snapshot.release
+    log = shutil.copytree(snapshot.paths[0], tmp_path / "log")
+    partition = max(
+        log.glob(f"{OFFSETS_TOPIC}-*"), key=lambda one: sum(file.stat().st_size for file in one.glob("*.log"))
+    )
+    number = partition.name.rpartition("-")[2]
+    checkpoint = f"0\n1\n{OFFSETS_TOPIC} {number} {start}\n"
+    (log / "log-start-offset-checkpoint").write_text(checkpoint)
+    regroup("compact", str(log), "--output", str(tmp_path / "out"), "--kafka-version", release, "--partial")
+    settings = {"offsets.topic.num.partitions": str(snapshot.offsets_partitions)}
+    broker = Broker(Kafka.fetch(), tmp_path / "broker", settings)
+    with started(broker):
+        broker.stop()
+    swap_in(broker.log_dir, log)
+    (broker.log_dir / "log-start-offset-checkpoint").write_text(checkpoint)
+    with started(broker):
+        broker.stop()
+
+    def files(directory: Path) -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in (directory / partition.name).glob("*.log")}
+
+    assert files(broker.log_dir) == files(tmp_path / "out") == {f"{start:020d}.log": 0}
