@@ -33,7 +33,7 @@ from coordinator_core.releases import profile_from_label
 
 STATEMENT, HISTORY = "statement.json", "history.jsonl"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:1"
+PREDICATE_TYPE = "urn:regroup:consumer-offsets-history:2"
 
 BESIDE_SEGMENTS = ("log_start_offset", "clean_shutdown", "broker_id", "recovery_point", "cleaned_offset")
 """Facts of a partition that its segments do not have, by their names in ``PartitionLog``: they decide what is read."""
@@ -187,9 +187,11 @@ def read_statement(directory: str) -> Statement:
     data = bytes(storage.read(path))
     try:
         document = parse_json(data)
+        if (found := document["predicateType"]) != PREDICATE_TYPE:
+            raise ValueError(f"its predicate is of type {found}, this version reads {PREDICATE_TYPE}")
         evidence = from_json(Evidence, document["predicate"])
         if evidence.document() != document:
-            raise ValueError(f"it is no {PREDICATE_TYPE}, or its subjects are not those of its predicate")
+            raise ValueError("it is of another form, or its subjects are not those of its predicate")
         evidence.asked()
     except (ValueError, KeyError, TypeError, UsageError) as error:
         raise UsageError(f"{path} is no statement of regroup audit export: {error}") from None

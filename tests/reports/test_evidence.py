@@ -376,3 +376,14 @@ def test_what_is_refused(log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[
         assert "is no statement of regroup audit export" in capfd.readouterr().err
     (forged / STATEMENT).write_bytes(b"[[")
     assert run(["audit", "verify", str(forged)]) == ExitCode.USAGE
+
+
+def test_a_statement_of_another_version_says_which(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    export(Log().commit("g", {KEY: 1}).write(tmp_path / "log"), tmp_path / "1")
+    document = statement(tmp_path / "1") | {"predicateType": "urn:regroup:consumer-offsets-history:1"}
+    (tmp_path / "1" / STATEMENT).write_bytes(canonical(document) + b"\n")
+    capfd.readouterr()
+    assert run(["audit", "verify", str(tmp_path / "1")]) == ExitCode.USAGE
+    assert (
+        "its predicate is of type urn:regroup:consumer-offsets-history:1, this version reads" in capfd.readouterr().err
+    )
