@@ -8,8 +8,6 @@ others hold other offsets.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +18,7 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from tests.cluster.kit import PARTITIONS, TOPIC, Commits
+from tests.launched import launched
 from tests.live.broker import Broker, Kafka
 
 
@@ -36,14 +35,9 @@ class Measured:
 def measured(name: str, *arguments: str | Path) -> Measured:
     """One command line, which ends well."""
     began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "coordinator_core", "restore", *map(str, arguments)], stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, (arguments, process.returncode)
-    cpu = usage.ru_utime + usage.ru_stime
-    return Measured(name, round(time.monotonic() - began, 1), round(cpu, 1), usage.ru_maxrss * 1024)
+    done = launched([sys.executable, "-m", "coordinator_core", "restore", *map(str, arguments)])
+    assert done.code == 0, (arguments, done.code, done.stderr)
+    return Measured(name, round(time.monotonic() - began, 1), round(done.cpu_seconds, 1), done.peak_bytes)
 
 
 def restore(broker: Broker, groups: int, offsets: int, scratch: Path) -> Iterator[Measured]:
