@@ -28,11 +28,11 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 check: setup ## Fast tests: no JVM, no browser
 	$(IN_MEMORY) $(TESTS) -m fast
 
-# Side by side, of a fresh clone: packages and downloads, then lint and the first broker. What comes before them asks the
-# system's package manager, as the downloads do: it serves one at a time.
+# Side by side, of a fresh clone: packages and downloads, then lint, and the kernels with the first broker. What comes
+# before them asks the system's package manager, as the downloads do: it serves one at a time.
 test: ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	@.ci/setup.sh java python libraries compiler
-	@$(MAKE) --no-print-directory -j 2 $(SYNC) SETUP_STEPS="packages project" style brokers
+	@$(MAKE) --no-print-directory -j 2 $(SYNC) SETUP_STEPS=packages style brokers
 	$(IN_MEMORY) $(TESTS) -m "fast or real"
 
 test-full: maven browser debian services ## The other tests: images, installations, scale, every release, drills, walks, clusters; all examples
@@ -49,6 +49,7 @@ downloads:
 	@.ci/setup.sh maven browser prometheus
 
 brokers: setup downloads
+	@.ci/setup.sh project
 	@$(BIN)/python -c "from tests.live.broker import Kafka; Kafka.fetch()"
 
 maven: setup
