@@ -40,7 +40,7 @@ from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
-from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.partitions import explain_cluster, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
 from coordinator_core.investigate.preallocated import explain_preallocated
 from coordinator_core.investigate.rhythms import explain_rhythms
@@ -118,6 +118,7 @@ def investigate(
         if groups is None or log.offsets_partition in of_interest:
             if groups is not None:
                 _complete_transactions(history, replace(snapshot, partitions=(log,)), case, on_damage)
+                explanations += explain_open_transactions(history, case)
             explanations += explain_partition(history, log, case)
             explanations += explain_leftovers(history, log, case)
             explanations += explain_reconciling(history, case)

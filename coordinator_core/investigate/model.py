@@ -48,6 +48,7 @@ AT_END = frozenset(
         "not-cleaned",
         "nothing-assigned",
         "offsets-partition-silent",
+        "open-transaction",
         "partition-never-committed",
         "partition-stopped",
         "partitions-left-out",

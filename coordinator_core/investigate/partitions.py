@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from coordinator_core.durations import HOUR_MS, span
-from coordinator_core.groups.model import TransactionOutcome
+from coordinator_core.groups.model import Transaction, TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
 from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
@@ -163,33 +163,22 @@ def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) ->
 
 
 def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
-    assert history.state is not None
-    for transaction in history.state.transactions:
-        age = case.now_ms - transaction.timestamp_ms
-        if transaction.outcome is not TransactionOutcome.OPEN or age <= _TRANSACTION_MAX_MS:
+    for transaction in _open_transactions(history):
+        if not _is_hanging(transaction, case):
             continue
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
-        newest = Place(partition, transaction.last_record_offset, transaction.timestamp_ms, "", 0, -1)
-        name = case.transactional_ids.get(transaction.producer_id)
-        named = "" if name is None else f", transactional id {name},"
-        yield _partition(
+        yield _open(
             "hanging-transaction",
             Severity.CRITICAL,
-            f"A transaction of producer {transaction.producer_id}{named} is open since record "
-            f"{transaction.first_record_offset} of offsets partition {partition}, and its newest record is {span(age)} "
-            f"old: it holds {count(transaction.keys, 'committed offset')} of "
+            transaction,
+            f"it holds {count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
             "that the cleaner may not touch."
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
-            newest,
-            evidence=[
-                Event(
-                    newest, f"newest record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
-                )
-            ],
+            case,
             not_this=["The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms."],
             now=[
                 "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic __consumer_offsets "
@@ -197,6 +186,70 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             ],
             bug=bug.id if hit else None,
         )
+
+
+def explain_open_transactions(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    """Transactions that are open and may still end: of groups that were asked for, since a busy log has many."""
+    for transaction in _open_transactions(history):
+        if _is_hanging(transaction, case):
+            continue
+        yield _open(
+            "open-transaction",
+            Severity.INFO,
+            transaction,
+            f"it holds {count(transaction.keys, 'pending offset')} of {', '.join(transaction.groups)}. Until it ends, "
+            "what was committed before holds, and OffsetFetch of stable offsets (KIP-447) is answered with "
+            "UNSTABLE_OFFSET_COMMIT.",
+            history,
+            case,
+            not_this=[
+                "It does not hang by this log: a producer may ask for transaction.max.timeout.ms, "
+                f"{span(_TRANSACTION_MAX_MS)} by default."
+            ],
+            now=[
+                "Look again later: the transaction coordinator aborts it transaction.timeout.ms after its begin "
+                "(the producer's, 1 min by default).",
+                "If it is still open then: kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic "
+                f"__consumer_offsets --partition {history.offsets_partition}",
+            ],
+        )
+
+
+def _open_transactions(history: PartitionHistory) -> list[Transaction]:
+    assert history.state is not None
+    return [one for one in history.state.transactions if one.outcome is TransactionOutcome.OPEN]
+
+
+def _is_hanging(transaction: Transaction, case: Case) -> bool:
+    return case.now_ms - transaction.timestamp_ms > _TRANSACTION_MAX_MS
+
+
+def _open(
+    code: str,
+    severity: Severity,
+    transaction: Transaction,
+    what: str,
+    history: PartitionHistory,
+    case: Case,
+    **more: Any,
+) -> Explanation:
+    partition = history.offsets_partition
+    newest = Place(partition, transaction.last_record_offset, transaction.timestamp_ms, "", 0, -1)
+    name = case.transactional_ids.get(transaction.producer_id)
+    named = "" if name is None else f", transactional id {name},"
+    return _partition(
+        code,
+        severity,
+        f"A transaction of producer {transaction.producer_id}{named} is open since record "
+        f"{transaction.first_record_offset} of offsets partition {partition}, and its newest record is "
+        f"{span(case.now_ms - transaction.timestamp_ms)} old: {what}",
+        history,
+        newest,
+        evidence=[
+            Event(newest, f"newest record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}")
+        ],
+        **more,
+    )
 
 
 def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:

@@ -345,7 +345,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("UNSTABLE_OFFSET_COMMIT", "hanging", "last stable offset", "read_committed"),
-        ("hanging-transaction", "commit-overtaken"),
+        ("hanging-transaction", "open-transaction", "commit-overtaken"),
     ),
     (
         ("disk", "grow", "huge", "large", "too big", "cleaner", "compact", "marker"),

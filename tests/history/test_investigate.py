@@ -1069,6 +1069,23 @@ def test_a_hanging_transaction_of_several_groups_is_aborted_where_it_began(
     assert [one["record_offset"] for one in told()["evidence"]] == [2]
 
 
+def test_a_transaction_that_may_still_end_is_told_of_the_group_that_was_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit(GROUP, {KEY: 2}, producer_id=4711).wait(MINUTE).commit("third", {KEY: 4})
+    path = str(log.write(tmp_path))
+
+    def told(*arguments: str) -> list[Json]:
+        document = json.loads(out(capfd, path, "--kafka-version", "4.3.1", "--format", "json", *arguments))
+        return [one for one in document["explanations"] if one["code"].endswith("-transaction")]
+
+    (one,) = told("--group", GROUP)
+    assert (one["code"], one["severity"]) == ("open-transaction", "info")
+    assert "open since record 0 of offsets partition 0, and its newest record is 1 min old" in one["verdict"]
+    assert "1 pending offset of billing" in one["verdict"]
+    assert told("--group", "third") == told() == []
+
+
 @pytest.mark.parametrize("is_captured", [True, False])
 def test_the_time_of_the_capture_is_now_also_of_a_log_that_is_quiet_at_its_end(
     is_captured: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
