@@ -64,6 +64,8 @@ def main() -> None:
         write_results(path, kept)
         print(table(result), end="\n\n", flush=True)
     print(promises(kept))
+    if not options.full:
+        print("\nThe limits are those of a full bench. The start of a process is a large part of so small a log.")
     if failed:
         sys.exit(f"not measured: {', '.join(failed)}")
     if options.publish:
