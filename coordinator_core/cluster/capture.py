@@ -16,14 +16,7 @@ from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
 from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
-from coordinator_core.cluster.snapshot import (
-    CAPTURE_VERSION,
-    GROUPS,
-    TOPICS_FILE,
-    TOPOLOGY,
-    CaptureDirectory,
-    Manifest,
-)
+from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, TOPICS_FILE, TOPOLOGY, CaptureDirectory, Manifest
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -58,11 +51,7 @@ class TopicCapture:
 
 
 def capture(
-    client: Client,
-    output: str | Path,
-    options: CaptureOptions,
-    *,
-    progress: Callable[[int], None] = lambda size: None,
+    client: Client, output: str | Path, options: CaptureOptions, *, progress: Callable[[int], None] = lambda size: None
 ) -> dict[str, Any]:
     """Capture the offsets topic into ``output``, or bring the capture there up to now; returns its manifest.
 

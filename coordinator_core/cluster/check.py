@@ -104,13 +104,7 @@ def _read_on(client: Client, states: Sequence[Fetching], scratch: Path) -> dict[
         if end > state.end_offset:
             files = PartitionFiles(scratch / f"{OFFSETS_TOPIC}-{state.partition}")
             tail = Fetching(
-                state.partition,
-                state.end_offset,
-                end,
-                state.leader,
-                state.leader_epoch,
-                files,
-                state.end_offset,
+                state.partition, state.end_offset, end, state.leader, state.leader_epoch, files, state.end_offset
             )
             tails.append(tail)
     Fetcher(client, OFFSETS_TOPIC, limiter=RateLimiter(None)).run(tails)

@@ -394,10 +394,7 @@ def fetch_request(
     kind = FetchRequest.FetchTopic
     wanted = [
         kind.FetchPartition(
-            partition=partition,
-            current_leader_epoch=leader_epoch,
-            fetch_offset=offset,
-            partition_max_bytes=most,
+            partition=partition, current_leader_epoch=leader_epoch, fetch_offset=offset, partition_max_bytes=most
         )
         for partition, leader_epoch, offset, most in partitions
     ]

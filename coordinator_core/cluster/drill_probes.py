@@ -43,10 +43,7 @@ _MEMBER = "regroup-canary"
 _LOST = {Errors.NOT_COORDINATOR.name, Errors.COORDINATOR_NOT_AVAILABLE.name, DISCONNECTED}
 _COMMIT_VERSION, _FETCH_VERSION, _HEARTBEAT_VERSION, _FIND_VERSION, _DELETE_VERSION = 8, 5, 3, 3, 2
 _SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
-_REFUSED = {
-    "GROUP_AUTHORIZATION_FAILED": f"Group:{PREFIX}*",
-    "TOPIC_AUTHORIZATION_FAILED": f"Topic:{OFFSETS_TOPIC}",
-}
+_REFUSED = {"GROUP_AUTHORIZATION_FAILED": f"Group:{PREFIX}*", "TOPIC_AUTHORIZATION_FAILED": f"Topic:{OFFSETS_TOPIC}"}
 """Kind of data that a canary may not read, by the answer that says so."""
 
 Note = Callable[..., None]
@@ -92,12 +89,7 @@ class Known:
         return bool(self._doubts)
 
     def compare(
-        self,
-        coordinator: int,
-        answered: Mapping[OffsetKey, int],
-        *,
-        heard: bool,
-        failed: Collection[OffsetKey] = (),
+        self, coordinator: int, answered: Mapping[OffsetKey, int], *, heard: bool, failed: Collection[OffsetKey] = ()
     ) -> None:
         """One answer, without the offset keys that ``failed``.
 
@@ -256,8 +248,7 @@ class _State:
     def _find(self) -> None:
         def ask(broker: int | None) -> tuple[str, Any]:
             answer = self._ask(
-                lambda: FindCoordinatorRequest(key=self.canary.group_id, key_type=0, max_version=_FIND_VERSION),
-                broker,
+                lambda: FindCoordinatorRequest(key=self.canary.group_id, key_type=0, max_version=_FIND_VERSION), broker
             )
             if not answer.error_code:
                 self._coordinator = answer.node_id
@@ -271,10 +262,7 @@ class _State:
         place = self._beside if in_doubt else self.canary.offsets_partition
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = kind.OffsetCommitRequestPartition(
-            partition_index=place,
-            committed_offset=self._offset,
-            committed_leader_epoch=-1,
-            committed_metadata="",
+            partition_index=place, committed_offset=self._offset, committed_leader_epoch=-1, committed_metadata=""
         )
         try:
             answer = self._ask(

@@ -43,10 +43,7 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
         part = wanted[first : first + GROUPS_PER_REQUEST]
         answer = client.ask(
             lambda part=part: FindCoordinatorRequest(  # type: ignore[misc]
-                key_type=0,
-                coordinator_keys=part,
-                min_version=_BATCHED_VERSION,
-                max_version=_BATCHED_VERSION,
+                key_type=0, coordinator_keys=part, min_version=_BATCHED_VERSION, max_version=_BATCHED_VERSION
             )
         )
         if {each.key for each in answer.coordinators} != set(part):

@@ -74,11 +74,7 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
     ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
     for group in groups.values():
         group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
-    return {
-        "captured_at_ms": at,
-        "finished_at_ms": time.time_ns() // 1_000_000,
-        "groups": list(groups.values()),
-    }
+    return {"captured_at_ms": at, "finished_at_ms": time.time_ns() // 1_000_000, "groups": list(groups.values())}
 
 
 def _listed(client: Client) -> dict[str, Json]:
@@ -194,11 +190,7 @@ def _offsets(
 
 
 def _note(
-    rows: dict[tuple[str, int], Json],
-    offset_key: tuple[str, int],
-    answer: Any,
-    again: dict[str, int],
-    group_id: str,
+    rows: dict[tuple[str, int], Json], offset_key: tuple[str, int], answer: Any, again: dict[str, int], group_id: str
 ) -> None:
     code = answer.error_code
     row = rows.setdefault(
@@ -246,10 +238,7 @@ def fetched_offsets(
     if version >= _BATCHED_VERSION:
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
         groups = [
-            kind(
-                group_id=group_id,
-                topics=None if everything else _topics(kind.OffsetFetchRequestTopics, offset_keys),
-            )
+            kind(group_id=group_id, topics=None if everything else _topics(kind.OffsetFetchRequestTopics, offset_keys))
             for group_id, offset_keys in asked.items()
         ]
         answer = client.ask(

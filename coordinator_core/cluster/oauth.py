@@ -83,10 +83,7 @@ def _from_endpoint(endpoint: str, options: Mapping[str, str]) -> tuple[str, floa
     request = urllib.request.Request(
         endpoint,
         data=urllib.parse.urlencode(form).encode(),
-        headers={
-            "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
-            "Accept": "application/json",
-        },
+        headers={"Authorization": "Basic " + base64.b64encode(pair.encode()).decode(), "Accept": "application/json"},
     )
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as answer:

@@ -575,9 +575,7 @@ class _Writer:
 
     def _delete_group(self, broker: int, group_id: str) -> list[_Error]:
         answer = self._client.ask(
-            lambda: DeleteGroupsRequest(groups_names=[group_id], max_version=_DELETE_GROUPS_VERSION),
-            broker,
-            patience=0,
+            lambda: DeleteGroupsRequest(groups_names=[group_id], max_version=_DELETE_GROUPS_VERSION), broker, patience=0
         )
         codes = {one.group_id: one.error_code for one in answer.results}
         check_answered(broker, "deleted groups", [group_id], codes)

@@ -139,10 +139,7 @@ def _login(mechanism: str, entry: JaasEntry, properties: Mapping[str, str]) -> d
     for name in ("username", "password"):
         if name not in entry.options:
             raise UsageError(f"sasl.jaas.config: {name} is missing")
-    return {
-        "sasl_plain_username": entry.options["username"],
-        "sasl_plain_password": entry.options["password"],
-    }
+    return {"sasl_plain_username": entry.options["username"], "sasl_plain_password": entry.options["password"]}
 
 
 def _kerberos(entry: JaasEntry, properties: Mapping[str, str]) -> dict[str, Any]:

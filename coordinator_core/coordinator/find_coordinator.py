@@ -9,19 +9,13 @@ from enum import IntEnum
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import FindCoordinatorReply, FoundCoordinator
 from coordinator_core.coordinator.requests import FindCoordinator as Request
-from coordinator_core.coordinator.topology import (
-    DEFAULT_LISTENER,
-    NO_NODE,
-    Node,
-    alive_node,
-    partition_metadata,
-)
+from coordinator_core.coordinator.topology import DEFAULT_LISTENER, NO_NODE, Node, alive_node, partition_metadata
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.topology import Topology
 
 TEXT = {
     Errors.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client "
-    "library or the message was sent to an incompatible broker. See the broker logs for more details.",
+    "library or the message was sent to an incompatible broker. See the broker logs for more details."
 }
 """Messages of the errors for which a broker sends one."""
 

@@ -13,12 +13,7 @@ from typing import NamedTuple
 from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.rebalance import Rebalances
-from coordinator_core.coordinator.replies import (
-    JoinGroupReply,
-    LeaveGroupReply,
-    LeaveMember,
-    Respond,
-)
+from coordinator_core.coordinator.replies import JoinGroupReply, LeaveGroupReply, LeaveMember, Respond
 from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, SyncGroup
 from coordinator_core.coordinator.validation import validate_member
 from coordinator_core.groups.model import GroupState

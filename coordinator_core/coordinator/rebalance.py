@@ -58,9 +58,7 @@ class Rebalances:
     def await_pending_member(self, group: LiveClassicGroup, member_id: str, timeout_ms: int) -> None:
         group.pending_join.add(member_id)
         self._schedule(
-            ("heartbeat", group.group_id, member_id),
-            timeout_ms,
-            lambda: self._session_expired(group, member_id),
+            ("heartbeat", group.group_id, member_id), timeout_ms, lambda: self._session_expired(group, member_id)
         )
 
     def end_session(self, group: LiveClassicGroup, member_id: str) -> None:
@@ -156,11 +154,7 @@ class Rebalances:
         return group.previous_state is GroupState.EMPTY
 
     def _await_joins(self, group: LiveClassicGroup) -> None:
-        self._schedule(
-            ("join", group.group_id),
-            group.rebalance_timeout_ms,
-            lambda: self._join_due(group),
-        )
+        self._schedule(("join", group.group_id), group.rebalance_timeout_ms, lambda: self._join_due(group))
 
     def _delay_initial_join(self, group: LiveClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         def due() -> None:
@@ -213,11 +207,7 @@ class Rebalances:
             member.is_new = False
             group.pending_sync.add(member.member_id)
         generation = group.generation
-        self._schedule(
-            ("sync", group.group_id),
-            group.rebalance_timeout_ms,
-            lambda: self._sync_due(group, generation),
-        )
+        self._schedule(("sync", group.group_id), group.rebalance_timeout_ms, lambda: self._sync_due(group, generation))
 
     def joined(self, group: LiveClassicGroup, member_id: str, *, as_follower: bool = False) -> JoinGroupReply:
         """The answer to a member of the current generation; only the leader learns who is in it."""

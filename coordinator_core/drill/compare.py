@@ -136,12 +136,7 @@ def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClai
         mine = found.get(group_id)
         last = claims[-1]
         yield _exact(
-            "group",
-            group_id,
-            "coordinator_after",
-            last.coordinator_after,
-            mine and mine.coordinator_after,
-            mine,
+            "group", group_id, "coordinator_after", last.coordinator_after, mine and mine.coordinator_after, mine
         )
         if mine is None:
             continue

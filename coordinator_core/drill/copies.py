@@ -91,12 +91,7 @@ def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topo
 
 
 def copies_of_snapshot(
-    snapshot: Snapshot,
-    profile: Profile,
-    *,
-    on_damage: OnDamage,
-    damage: list[Damage],
-    cache: FoldCache | None = None,
+    snapshot: Snapshot, profile: Profile, *, on_damage: OnDamage, damage: list[Damage], cache: FoldCache | None = None
 ) -> dict[int, Copy]:
     """The copies in a snapshot of one broker; damage as :func:`replay_snapshot` treats it."""
     states = replay_snapshot(snapshot, profile, on_damage=on_damage, damage=damage, cache=cache, whole_metadata=False)
@@ -104,12 +99,7 @@ def copies_of_snapshot(
     found = {}
     for state in states:
         log = logs[state.offsets_partition]
-        found[state.offsets_partition] = Copy(
-            state,
-            log.start_offset,
-            _log_end_offset(log),
-            log.size,
-        )
+        found[state.offsets_partition] = Copy(state, log.start_offset, _log_end_offset(log), log.size)
     return found
 
 

@@ -88,10 +88,7 @@ def calibrated(samples: Sequence[LoadSample], method: str) -> Calibration:
     def expected(sample: LoadSample) -> float:
         return base + sample.records * rate / 1000
 
-    ratios = [one.own_ms / expected(one) for one in large if expected(one)] or [
-        machine.low_factor,
-        machine.high_factor,
-    ]
+    ratios = [one.own_ms / expected(one) for one in large if expected(one)] or [machine.low_factor, machine.high_factor]
     slack = 1.5 if len(large) >= 5 else 2.0
     high_factor = max(ratios) * slack
     extra = max(one.own_ms - high_factor * expected(one) for one in samples)

@@ -329,12 +329,7 @@ class _Step:
             yield Phase(name, begins[name], answers)
 
     def _alike(
-        self,
-        row: PartitionPrediction,
-        before: PartitionState,
-        after: PartitionState,
-        group: Group,
-        phase: PhaseName,
+        self, row: PartitionPrediction, before: PartitionState, after: PartitionState, group: Group, phase: PhaseName
     ) -> tuple[object, ...]:
         """Key of the answers: groups that share it are asked for once."""
         key = (phase, row.leader_after is None, *asked_alike(group))

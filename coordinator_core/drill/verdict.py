@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator_core.drill.model import (
-    Band,
-    GroupPrediction,
-    Objectives,
-    PartitionPrediction,
-    Totals,
-    Verdict,
-)
+from coordinator_core.drill.model import Band, GroupPrediction, Objectives, PartitionPrediction, Totals, Verdict
 
 _NAMED = 20
 """Partitions that are named."""
@@ -50,10 +43,7 @@ def _worst(bands: Sequence[Band]) -> Band:
 
 
 def judged(
-    found: Totals,
-    partitions: Sequence[PartitionPrediction],
-    groups: Sequence[GroupPrediction],
-    objectives: Objectives,
+    found: Totals, partitions: Sequence[PartitionPrediction], groups: Sequence[GroupPrediction], objectives: Objectives
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and a sentence for each thing that stands against it.
 

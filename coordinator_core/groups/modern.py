@@ -264,16 +264,8 @@ def _with_epochs(topic_partitions: Sequence[Record]) -> tuple[Assignment, Assign
 
 
 # The same byte means other things to consumer and share members than to streams members.
-MEMBER_STATES = {
-    0: MemberState.STABLE,
-    1: MemberState.UNREVOKED_PARTITIONS,
-    2: MemberState.UNRELEASED_PARTITIONS,
-}
-STREAMS_MEMBER_STATES = {
-    1: MemberState.STABLE,
-    2: MemberState.UNREVOKED_TASKS,
-    3: MemberState.UNRELEASED_TASKS,
-}
+MEMBER_STATES = {0: MemberState.STABLE, 1: MemberState.UNREVOKED_PARTITIONS, 2: MemberState.UNRELEASED_PARTITIONS}
+STREAMS_MEMBER_STATES = {1: MemberState.STABLE, 2: MemberState.UNREVOKED_TASKS, 3: MemberState.UNRELEASED_TASKS}
 
 
 def _state(value: Record) -> MemberState:

@@ -336,10 +336,7 @@ class _InOnePlace:
             raise ProofFailedError(f"the output is not valid: {error}") from None
         kept = {release.profile.name for commits in self._before for release in commits.releases}
         after = [
-            CommitClass(
-                commits.merged,
-                tuple(release for release in commits.releases if release.profile.name in kept),
-            )
+            CommitClass(commits.merged, tuple(release for release in commits.releases if release.profile.name in kept))
             for commits in after
         ]
         after = [commits for commits in after if commits.releases]

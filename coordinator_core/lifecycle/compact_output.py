@@ -13,12 +13,7 @@ from coordinator_core import files, storage
 from coordinator_core.lifecycle.compact_scan import LogScan
 from coordinator_core.lifecycle.compact_write import SegmentSink, Sink
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
-from coordinator_core.log.segments import (
-    LEADER_EPOCH_FILE,
-    SegmentWriter,
-    leader_epoch_text,
-    partition_directory_name,
-)
+from coordinator_core.log.segments import LEADER_EPOCH_FILE, SegmentWriter, leader_epoch_text, partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile
 
 T = TypeVar("T")

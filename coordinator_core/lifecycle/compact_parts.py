@@ -26,13 +26,7 @@ from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.tasks import packed
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
-from coordinator_core.lifecycle.compact import (
-    CompactionOptions,
-    CompactionReport,
-    Output,
-    ProvedSegment,
-    proved_log,
-)
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, Output, ProvedSegment, proved_log
 from coordinator_core.lifecycle.compact_attempts import Proved, records_of_groups, until_proved
 from coordinator_core.lifecycle.compact_newest import (
     BUCKETS,

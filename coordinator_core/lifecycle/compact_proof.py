@@ -34,14 +34,7 @@ more."""
 
 _BLOCK_ROWS = 1 << 17
 _COMPARED = [name for name in OFFSETS.names if name != _NOT_COMPARED]
-_TRANSACTION = [
-    "producer_id",
-    "producer_epoch",
-    "first_record_offset",
-    "last_record_offset",
-    "keys",
-    "groups",
-]
+_TRANSACTION = ["producer_id", "producer_epoch", "first_record_offset", "last_record_offset", "keys", "groups"]
 
 
 class ProofFailedError(RegroupError):

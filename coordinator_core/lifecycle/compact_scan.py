@@ -21,14 +21,7 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.tasks import Range
-from coordinator_core.kernels import (
-    BatchIndex,
-    Bounds,
-    NewestTable,
-    enter_newest,
-    index_batches,
-    merge_newest,
-)
+from coordinator_core.kernels import BatchIndex, Bounds, NewestTable, enter_newest, index_batches, merge_newest
 from coordinator_core.kernels.arrays import Array, Int64s, array_of, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Stop
 from coordinator_core.log.ahead import segment_bytes

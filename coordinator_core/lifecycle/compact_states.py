@@ -110,12 +110,7 @@ def proof_profiles(profile: Profile, key_types: Collection[int] | None, *, with_
 
 
 def states_of(
-    log: PartitionLog,
-    profiles: Sequence[Alike],
-    *,
-    with_producers: bool,
-    check_crc: bool = True,
-    workers: int = 1,
+    log: PartitionLog, profiles: Sequence[Alike], *, with_producers: bool, check_crc: bool = True, workers: int = 1
 ) -> list[CommitClass]:
     """States of ``log`` by the ``profiles`` (see :func:`proof_profiles`); the first matters most.
 
@@ -180,11 +175,7 @@ def _commit_rules(profile: Profile, *, with_producers: bool) -> FoldRules:
     """Rules that fold the commits as ``profile`` does, if it can read them all."""
     without = FoldRules(True, True, MergeOffsetRule.RECORD, 0, 0)
     rules = FoldRules.of(profile) if with_producers else without
-    return replace(
-        rules,
-        max_legacy_offset_value_version=_NEWEST_VERSION,
-        max_offset_value_version=_NEWEST_VERSION,
-    )
+    return replace(rules, max_legacy_offset_value_version=_NEWEST_VERSION, max_offset_value_version=_NEWEST_VERSION)
 
 
 def _newest_versions(profile: Profile) -> tuple[int, int]:

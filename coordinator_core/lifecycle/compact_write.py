@@ -73,9 +73,7 @@ class SegmentSink:
                 else:
                     high = middle - 1
             self._writer.write(
-                data[starts[first] : starts[last + 1]],
-                int(batches["base_offset"][first]),
-                last_offsets[last],
+                data[starts[first] : starts[last + 1]], int(batches["base_offset"][first]), last_offsets[last]
             )
             first = last + 1
 

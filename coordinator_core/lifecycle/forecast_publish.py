@@ -97,11 +97,7 @@ class ForecastWriter(TableDirectory):
         super().__init__(directory, TABLE, DOCUMENT, sources=sources)
 
     def commit(
-        self,
-        snapshot: Snapshot,
-        parts: Sequence[Forecasted],
-        written: Sequence[ForecastFile],
-        facts: Mapping[str, Any],
+        self, snapshot: Snapshot, parts: Sequence[Forecasted], written: Sequence[ForecastFile], facts: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Publish the forecast of ``snapshot``; returns the document, which begins with ``facts``.
 

@@ -10,14 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_core.groups.classic import consumer_assignment
-from coordinator_core.groups.model import (
-    ClassicGroup,
-    ConsumerGroup,
-    Group,
-    PartitionState,
-    ShareGroup,
-    StreamsGroup,
-)
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, PartitionState, ShareGroup, StreamsGroup
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
 from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules

@@ -66,12 +66,7 @@ def tombstone_table(plans: Sequence[ExpiryPlan]) -> pa.Table:
 
 
 def publish_expiry(
-    run: Run,
-    plans: Sequence[ExpiryPlan],
-    *,
-    now_ms: int,
-    offsets_retention_ms: int,
-    rebalancing: Collection[str],
+    run: Run, plans: Sequence[ExpiryPlan], *, now_ms: int, offsets_retention_ms: int, rebalancing: Collection[str]
 ) -> str:
     """Write the plans beside ``run``, unless they are there; returns their directory."""
     kept: Counter[str] = Counter()

@@ -24,12 +24,7 @@ from coordinator_core.lifecycle.compact_proof import ProofFailedError, subject, 
 from coordinator_core.lifecycle.compact_states import proof_profiles, states_of
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import read_records
-from coordinator_core.log.segments import (
-    LEADER_EPOCH_FILE,
-    SegmentWriter,
-    leader_epoch_text,
-    partition_directory_name,
-)
+from coordinator_core.log.segments import LEADER_EPOCH_FILE, SegmentWriter, leader_epoch_text, partition_directory_name
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.log.writer import rebuild_batch
 from coordinator_core.records.schemas import RECORD_TYPES
@@ -212,11 +207,7 @@ def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> It
 
 
 def _prove(
-    before: Sequence[PartitionLog],
-    after: Sequence[PartitionLog],
-    profile: Profile,
-    count: int,
-    workers: int,
+    before: Sequence[PartitionLog], after: Sequence[PartitionLog], profile: Profile, count: int, workers: int
 ) -> None:
     """Every group and offset is in its partition, as it was; for every release that can load all the logs."""
     try:

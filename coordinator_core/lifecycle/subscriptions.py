@@ -60,8 +60,5 @@ def _source_topics(topology: dict[str, Any]) -> list[str]:
     return [
         topic
         for subtopology in topology["subtopologies"]
-        for topic in (
-            *subtopology["sourceTopics"],
-            *(info["name"] for info in subtopology["repartitionSourceTopics"]),
-        )
+        for topic in (*subtopology["sourceTopics"], *(info["name"] for info in subtopology["repartitionSourceTopics"]))
     ]

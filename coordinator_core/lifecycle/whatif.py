@@ -164,11 +164,7 @@ def repartitioned(state: PartitionState, num_partitions: int) -> list[Effect]:
         home = partition_for(group_id, num_partitions)
         if home != state.offsets_partition:
             lost = Effect(
-                state.offsets_partition,
-                group_id,
-                Outcome.UNREACHABLE,
-                record_offset=group.record_offset,
-                moved_to=home,
+                state.offsets_partition, group_id, Outcome.UNREACHABLE, record_offset=group.record_offset, moved_to=home
             )
             found += [lost, *(_of_offset(state, key, lost) for key in offset_keys.get(group_id, ()))]
     return found

@@ -380,10 +380,7 @@ LINES: Final = (
         "3.2.3",
         classic=_rebalance_protects,
         tools=_text(DumpText.DELETE_HORIZON),
-        patches=(
-            Patch("3.2.3", classic=_validates_subscriptions),
-            Patch("3.2.4", classic=_reads_kip_915),
-        ),
+        patches=(Patch("3.2.3", classic=_validates_subscriptions), Patch("3.2.4", classic=_reads_kip_915)),
     ),
     Line(
         "3.3",
@@ -410,19 +407,12 @@ LINES: Final = (
             # The brokers that were tried begin at 3.8.1; 3.7 is left as it was.
             tolerates_owned_partitions=False,
             expiry=replace(
-                was.expiry,
-                pending_protects_offset_key=True,
-                pending_hold=PendingHold.TRANSACTION_BESIDE_OFFSETS,
+                was.expiry, pending_protects_offset_key=True, pending_hold=PendingHold.TRANSACTION_BESIDE_OFFSETS
             ),
         ),
         tools=Tools(DumpText.JSON, dumped_key_types=frozenset(range(9))),
     ),
-    Line(
-        "3.9",
-        "3.9.2",
-        classic=lambda was: replace(was, requests=CLASSIC_3_9),
-        inferred_from=(Sign.GROUPS_V3,),
-    ),
+    Line("3.9", "3.9.2", classic=lambda was: replace(was, requests=CLASSIC_3_9), inferred_from=(Sign.GROUPS_V3,)),
     Line(
         "4.0",
         "4.0.2",
@@ -438,10 +428,7 @@ LINES: Final = (
         coordinators=(Loader.JAVA, Loader.SCALA),
         tools=lambda was: replace(was, dumped_key_types=frozenset(range(17))),
         inferred_from=(Sign.NUMBERED_BATCHES,),
-        patches=(
-            Patch("4.0.1", new=_pending_commit_holds_group),
-            Patch("4.0.2", new=_tolerates_owned_partitions),
-        ),
+        patches=(Patch("4.0.1", new=_pending_commit_holds_group), Patch("4.0.2", new=_tolerates_owned_partitions)),
     ),
     Line(
         "4.1",
@@ -487,11 +474,7 @@ LINES: Final = (
         "4.3",
         "4.3.1",
         new=lambda was: replace(
-            was,
-            streams_replaces_simple=True,
-            initial_epoch=1,
-            describes_pending_revocation=True,
-            requests=NEW_4_3,
+            was, streams_replaces_simple=True, initial_epoch=1, describes_pending_revocation=True, requests=NEW_4_3
         ),
         tools=_text(DumpText.JSON_WITHOUT_SLIP),
         new_fields=(

@@ -50,12 +50,7 @@ class Subject:
 
 
 def explain_partition(
-    log: PartitionLog,
-    profile: Profile,
-    subject: Subject,
-    *,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage],
+    log: PartitionLog, profile: Profile, subject: Subject, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
 ) -> Iterator[Event]:
     """The events of ``subject`` in one offsets partition, in log order."""
     replayer = SequentialReplayer(profile, log.offsets_partition, kept_metadata=lambda _: "")
@@ -73,12 +68,7 @@ _Effect = tuple[str, OffsetKey | None, str]
 
 
 def _marker(
-    replayer: SequentialReplayer,
-    batch: Batch,
-    records: Sequence[Record],
-    record: Record,
-    subject: Subject,
-    _: Profile,
+    replayer: SequentialReplayer, batch: Batch, records: Sequence[Record], record: Record, subject: Subject, _: Profile
 ) -> Iterator[_Effect]:
     before = {
         offset_key: (replayer.committed(offset_key), replayer.pending(offset_key)[batch.producer_id])

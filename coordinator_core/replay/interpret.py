@@ -24,11 +24,7 @@ from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.records.wire import TooManyElementsError
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile, ValueLayout
 
-_LAYOUTS: Final = {
-    ValueLayout.CURRENT: CURRENT,
-    ValueLayout.PREVIEW_3_7: PREVIEW_3_7,
-    ValueLayout.SHARE_4_0: SHARE_4_0,
-}
+_LAYOUTS: Final = {ValueLayout.CURRENT: CURRENT, ValueLayout.PREVIEW_3_7: PREVIEW_3_7, ValueLayout.SHARE_4_0: SHARE_4_0}
 
 
 _COMMON_STRUCTS: Final = frozenset({2, 8})

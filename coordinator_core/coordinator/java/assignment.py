@@ -58,12 +58,7 @@ class Assignments:
         return int.from_bytes(digest, "big", signed=True) or 1
 
     def bump_epoch(
-        self,
-        group: LiveConsumerGroup,
-        bump: bool,
-        member: ConsumerMember,
-        updated: ConsumerMember,
-        out: list[Record],
+        self, group: LiveConsumerGroup, bump: bool, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> int:
         """The group's epoch: the next one with ``bump`` or after a change of its topics, else the current one."""
         metadata_hash = self.metadata_hash(group.subscriptions([member], updated))

@@ -19,10 +19,7 @@ def assign_range(group: GroupSpec) -> Assignment:
     """Consecutive partitions of each topic, members by instance id, then by member id."""
     ordered = sorted(
         group.members,
-        key=lambda one: (
-            group.members[one].instance_id is None,
-            _utf16(group.members[one].instance_id or one),
-        ),
+        key=lambda one: (group.members[one].instance_id is None, _utf16(group.members[one].instance_id or one)),
     )
     assignment: Assignment = {}
     subscribers: dict[TopicId, list[str]] = {}

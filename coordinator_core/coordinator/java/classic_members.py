@@ -17,13 +17,7 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, 
 from coordinator_core.coordinator.java.modern_group import replacement
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
-from coordinator_core.coordinator.replies import (
-    JoinGroupReply,
-    LeaveGroupReply,
-    LeaveMember,
-    Respond,
-    SyncGroupReply,
-)
+from coordinator_core.coordinator.replies import JoinGroupReply, LeaveGroupReply, LeaveMember, Respond, SyncGroupReply
 from coordinator_core.coordinator.requests import (
     Heartbeat,
     JoinGroup,
@@ -113,12 +107,7 @@ class ClassicMembers:
         )
 
     def _member(
-        self,
-        group: LiveConsumerGroup,
-        member_id: str,
-        instance_id: str | None,
-        unknown: bool,
-        out: list[Record],
+        self, group: LiveConsumerGroup, member_id: str, instance_id: str | None, unknown: bool, out: list[Record]
     ) -> ConsumerMember:
         if instance_id is not None and not unknown:
             return group.known_member(member_id, instance_id)
@@ -179,10 +168,7 @@ class ClassicMembers:
     def sync(self, group: LiveConsumerGroup, request: SyncGroup, respond: Respond) -> None:
         member, protocols = self._known(group, request)
         protocol_type, protocol_name = request.protocol_type, request.protocol_name
-        if protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol_name not in (
-            None,
-            protocols[0][0],
-        ):
+        if protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol_name not in (None, protocols[0][0]):
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         revoking = member.state is MemberState.UNREVOKED_PARTITIONS
         if group.assignment_epoch > member.member_epoch and not revoking:

@@ -14,10 +14,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
-from coordinator_core.coordinator.java.consumer_group import (
-    LEAVE_STATIC_EPOCH,
-    LiveConsumerGroup,
-)
+from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH, LiveConsumerGroup
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.java.modern_group import (
@@ -35,11 +32,7 @@ from coordinator_core.coordinator.maps import JavaHashMap, java_set_order
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
-from coordinator_core.coordinator.replies import (
-    ConsumerGroupHeartbeatReply,
-    DescribedConsumer,
-    DescribedConsumerGroup,
-)
+from coordinator_core.coordinator.replies import ConsumerGroupHeartbeatReply, DescribedConsumer, DescribedConsumerGroup
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState
 from coordinator_core.releases.requests import RequestRules
@@ -141,12 +134,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
 
     @staticmethod
     def _member(
-        group: LiveConsumerGroup,
-        member_id: str,
-        epoch: int,
-        instance_id: str | None,
-        owned: Owned,
-        out: list[Record],
+        group: LiveConsumerGroup, member_id: str, epoch: int, instance_id: str | None, owned: Owned, out: list[Record]
     ) -> ConsumerMember:
         if epoch != 0:
             member = group.known_member(member_id, instance_id)
@@ -318,6 +306,5 @@ def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
     if assignor is not None and assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         raise ApiError(
-            Errors.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {assignor} is not supported. Supported assignors: {known}.",
+            Errors.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {assignor} is not supported. Supported assignors: {known}."
         )

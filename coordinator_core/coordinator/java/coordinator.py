@@ -111,9 +111,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 empty = JavaClassicGroup(group_id, self.clock.now_ms)
                 empty.state_timestamp_ms = classic.state_timestamp_ms
                 self.manager.write(
-                    self.manager.partition_for(group_id),
-                    [*records, group_metadata(empty.recorded({}))],
-                    replay=False,
+                    self.manager.partition_for(group_id), [*records, group_metadata(empty.recorded({}))], replay=False
                 )
             except ApiError as error:
                 self.manager.revert(group_id, group)

@@ -155,11 +155,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
             return
         try:
             base = self.log.append(
-                partition,
-                records,
-                self.clock.now_ms,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
+                partition, records, self.clock.now_ms, producer_id=producer_id, producer_epoch=producer_epoch
             )
         except AppendError as error:
             raise ApiError(translated(error.error, JAVA_ERRORS)) from None

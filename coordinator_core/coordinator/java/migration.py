@@ -143,11 +143,7 @@ def _consumer_member(classic: LiveClassicGroup, member: Member, partitions: Part
 
 
 def _creation(
-    group_id: str,
-    epoch: int,
-    metadata_hash: int,
-    members: Sequence[ConsumerMember],
-    targets: Mapping[str, Partitions],
+    group_id: str, epoch: int, metadata_hash: int, members: Sequence[ConsumerMember], targets: Mapping[str, Partitions]
 ) -> list[Record]:
     """``createConsumerGroupRecords``: group and assignment epoch are the generation."""
     return [
@@ -199,10 +195,7 @@ def to_classic_group(
 
 
 def _classic_group(
-    groups: ConsumerGroups,
-    group: LiveConsumerGroup,
-    leaving: Sequence[ConsumerMember],
-    joining: ConsumerMember | None,
+    groups: ConsumerGroups, group: LiveConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None
 ) -> JavaClassicGroup:
     classic = JavaClassicGroup(group.group_id, groups.manager.clock.now_ms)
     classic.generation = group.group_epoch

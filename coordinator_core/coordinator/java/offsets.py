@@ -9,11 +9,7 @@ from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
-from coordinator_core.coordinator.records import (
-    metadata_fits,
-    offset_tombstone,
-    requested_commit,
-)
+from coordinator_core.coordinator.records import metadata_fits, offset_tombstone, requested_commit
 from coordinator_core.coordinator.replies import FetchedPartition, FetchedTopic
 from coordinator_core.coordinator.requests import FetchGroup, FetchTopic, OffsetCommit, OffsetDelete, TxnOffsetCommit
 from coordinator_core.coordinator.settings import BrokerSettings

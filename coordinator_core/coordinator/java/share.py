@@ -27,11 +27,7 @@ from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, java_set_order
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.replies import (
-    DescribedShareGroup,
-    DescribedShareMember,
-    ShareGroupHeartbeatReply,
-)
+from coordinator_core.coordinator.replies import DescribedShareGroup, DescribedShareMember, ShareGroupHeartbeatReply
 from coordinator_core.coordinator.requests import ShareGroupHeartbeat
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ShareMember
 from coordinator_core.releases.requests import RequestRules

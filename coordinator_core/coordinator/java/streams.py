@@ -20,11 +20,7 @@ from coordinator_core.coordinator.java.modern_group import invalid_request
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_describe import described, listed
-from coordinator_core.coordinator.java.streams_group import (
-    LiveStreamsGroup,
-    LiveStreamsRecords,
-    initial_rebalance_key,
-)
+from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup, LiveStreamsRecords, initial_rebalance_key
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
 from coordinator_core.coordinator.java.streams_reconciliation import reconcile
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
@@ -42,13 +38,7 @@ from coordinator_core.coordinator.replies import (
     TopicPartitionNumbers,
 )
 from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
-from coordinator_core.groups.model import (
-    LEAVE_GROUP_MEMBER_EPOCH,
-    GroupState,
-    MemberState,
-    TaskAssignment,
-    Tasks,
-)
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, GroupState, MemberState, TaskAssignment, Tasks
 from coordinator_core.releases.requests import RequestRules
 
 METADATA_REFRESH_MS = (1 << 31) - 1

@@ -97,10 +97,7 @@ def validate(request: StreamsGroupHeartbeat, rules: StreamsRules) -> None:
     if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
         raise invalid_request("Regular expressions for source topics are not supported yet.")
     refuse_blank(
-        MemberId=request.member_id,
-        GroupId=request.group_id,
-        InstanceId=request.instance_id,
-        RackId=request.rack_id,
+        MemberId=request.member_id, GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id
     )
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
-from coordinator_core.coordinator.errors import (
-    SCALA_COMMIT_ERRORS,
-    SCALA_GROUP_ERRORS,
-    AppendError,
-    Errors,
-    translated,
-)
+from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, SCALA_GROUP_ERRORS, AppendError, Errors, translated
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import (
