@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id, stopping_member
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, GroupType, ShareTopic
@@ -18,14 +18,13 @@ from coordinator_core.groups.modern import (
     ConsumerRecords,
     LoadError,
     ModernRecords,
-    ModernRules,
     PartitionEpochs,
     ShareRecords,
     StreamsRecords,
 )
-from coordinator_core.releases import SubscriptionReading
+from coordinator_core.releases import Profile, SubscriptionReading
 
-__all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "LoaderRules", "ScalaGroups"]
+__all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "ScalaGroups"]
 
 
 class LoadedRecord(NamedTuple):
@@ -42,23 +41,6 @@ def _unchanged(group: ClassicGroup) -> ClassicGroup:
     return group
 
 
-class LoaderRules(ModernRules, Protocol):
-    """The facts of a profile (``releases.Profile``) that group loading depends on."""
-
-    @property
-    def state_timestamp_versions(self) -> frozenset[int]: ...
-    @property
-    def refuses_duplicate_instances(self) -> bool: ...
-    @property
-    def subscription_reading(self) -> SubscriptionReading: ...
-    @property
-    def empty_group_keeps_protocol_type(self) -> bool: ...
-    @property
-    def keeps_offsets_only_groups(self) -> bool: ...
-    @property
-    def has_group_state(self) -> bool: ...
-
-
 class GroupLoader(ABC):
     """The groups of either coordinator in a replay.
 
@@ -67,7 +49,7 @@ class GroupLoader(ABC):
 
     def __init__(
         self,
-        rules: LoaderRules,
+        rules: Profile,
         groups: dict[str, Any] | None = None,
         classic: Callable[[ClassicGroup], Any] = _unchanged,
     ) -> None:
@@ -87,7 +69,6 @@ class GroupLoader(ABC):
         """The group as the records so far made it."""
         return self._groups.get(group_id)
 
-    @abstractmethod
     def restore(
         self,
         group_id: str,
@@ -101,6 +82,8 @@ class GroupLoader(ABC):
         ``partition_epochs`` are given where they do not follow from these records: a member has left, or has
         taken partitions that another one still owned.
         """
+        for record in records:
+            self.apply(record)
 
     def state(self) -> dict[str, Any]:
         """State from which :meth:`load` of a new loader goes on: plain values and classes of ``groups.model``."""
@@ -148,16 +131,6 @@ class ScalaGroups(GroupLoader):
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
 
-    def restore(
-        self,
-        group_id: str,
-        group_type: GroupType,
-        records: Iterable[LoadedRecord],
-        partition_epochs: PartitionEpochs | None,
-    ) -> None:
-        for record in records:
-            self.apply(record)
-
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         if self._rules.keeps_offsets_only_groups:
             state = GroupState.EMPTY if self._rules.has_group_state else None
@@ -175,7 +148,7 @@ class JavaGroups(GroupLoader):
 
     def __init__(
         self,
-        rules: LoaderRules,
+        rules: Profile,
         groups: dict[str, Any] | None = None,
         classic: Callable[[ClassicGroup], Any] = _unchanged,
         kinds: Iterable[type[ModernRecords]] = (ConsumerRecords, ShareRecords, StreamsRecords),
@@ -206,14 +179,12 @@ class JavaGroups(GroupLoader):
     ) -> None:
         if group_type is GroupType.CLASSIC:
             self.touch(group_id)
-            for record in records:
-                self.apply(record)
+            super().restore(group_id, group_type, records, partition_epochs)
             return
         kind = self._kinds[group_type]
         group = kind.create(group_id)
         kind.is_restoring = True
-        for record in records:
-            self._handlers[record.key_type](record.record_offset, record.key, record.value)
+        super().restore(group_id, group_type, records, partition_epochs)
         kind.is_restoring = False
         kind.restored(group, partition_epochs)
 

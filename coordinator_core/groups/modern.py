@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -28,6 +28,7 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
+from coordinator_core.releases import Profile
 
 ModernGroup = ConsumerGroup | ShareGroup | StreamsGroup
 Record = dict[str, Any]
@@ -39,27 +40,6 @@ Handler = Callable[[int, Record, Record | None], None]
 
 class LoadError(Exception):
     """The loader of this profile stops at this record."""
-
-
-class ModernRules(Protocol):
-    """The facts of a profile (``releases.Profile``) that modern groups depend on."""
-
-    @property
-    def tolerates_missing_groups(self) -> bool: ...
-    @property
-    def tolerates_missing_share_groups(self) -> bool: ...
-    @property
-    def tolerates_owned_partitions(self) -> bool: ...
-    @property
-    def consumer_replaces_simple(self) -> bool: ...
-    @property
-    def streams_replaces_simple(self) -> bool: ...
-    @property
-    def reads_validated_topology(self) -> bool: ...
-    @property
-    def compares_target_epochs(self) -> bool: ...
-    @property
-    def initial_epoch(self) -> int: ...
 
 
 class ModernRecords(ABC):
@@ -75,7 +55,7 @@ class ModernRecords(ABC):
     checks_targets_at_the_end: ClassVar[bool] = True
     """Whether the tombstone of the group's metadata requires that no target assignment is left."""
 
-    def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
+    def __init__(self, groups: dict[str, Any], rules: Profile) -> None:
         self._groups = groups
         self._rules = rules
         self.is_restoring = False
@@ -416,7 +396,7 @@ class ShareRecords(ModernRecords):
     partition_metadata, state_metadata = 9, 15
     replaces_simple = False
 
-    def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
+    def __init__(self, groups: dict[str, Any], rules: Profile) -> None:
         super().__init__(groups, rules)
         self.topics: dict[str, tuple[ShareTopic, ...]] = {}
         """Share-partitions by group, until :meth:`finish`."""
