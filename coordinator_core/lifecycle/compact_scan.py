@@ -195,9 +195,7 @@ def scan_log(log: PartitionLog, *, as_broker: bool = False, workers: int = 1) ->
     (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a batch that it keeps whole keeps its wrong CRC.
     """
     checks = [(segment, end, not as_broker or is_verified(log, end)) for segment, end in ranges_to_scan(log)]
-    scan = _scan_of(log, checks, workers)
-    _check_end(scan)
-    return scan
+    return join_scans(log, _side_by_side(lambda check: _scan_segment(log, *check), checks, workers))
 
 
 def has_producers(scan: LogScan) -> bool:
@@ -213,69 +211,36 @@ def ranges_to_scan(log: PartitionLog) -> list[Range]:
 
 def scan_ranges(log: PartitionLog, ranges: Sequence[Range]) -> LogScan:
     """The same as :func:`scan_log` of some segments of ``log``, which needs to have none itself."""
-    return _scan_of(log, [(segment, end, True) for segment, end in ranges], workers=1)
-
-
-def _scan_of(log: PartitionLog, checks: Sequence[tuple[SegmentFile, int | None, bool]], workers: int) -> LogScan:
-    start = log.log_start_offset or 0
-    indexed = _side_by_side(lambda item: _index_segment(item[0], item[1], start, item[2]), checks, workers)
-    for number, segment in enumerate(indexed):
-        segment.rows["segment"] = number
-    return LogScan(
-        log,
-        tuple(segment.scanned for segment in indexed),
-        np.concatenate([_rows([]), *(segment.rows for segment in indexed)]),
-        sum(segment.batches for segment in indexed),
-        sum(segment.records for segment in indexed),
-        max((segment.last_base_offset for segment in indexed), default=-1),
-        max((segment.next_offset for segment in indexed), default=0),
-    )
+    return _joined(log, [_scan_segment(log, segment, end, True) for segment, end in ranges])
 
 
 def join_scans(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
     """The scan of ``log``, of whose segments each of ``scans`` has some, in log order; raises as :func:`scan_log`."""
-    indexes = [_rows([])]
-    segments: list[ScannedSegment] = []
-    for scan in scans:
-        index = scan.index.copy()
-        index["segment"] += len(segments)
-        indexes.append(index)
-        segments += scan.segments
-    whole = LogScan(
+    whole = _joined(log, scans)
+    wrong = ends_before_start(log, whole.log_end_offset)
+    if wrong is not None:
+        raise DamagedInputError(wrong)
+    return whole
+
+
+def _joined(log: PartitionLog, scans: Sequence[LogScan]) -> LogScan:
+    index = np.concatenate([_rows([]), *(scan.index for scan in scans)])
+    before = np.cumsum([0, *(len(scan.segments) for scan in scans)], dtype=np.int64)[:-1]
+    index["segment"] += np.repeat(before, np.array([len(scan.index) for scan in scans], np.int64))
+    return LogScan(
         log,
-        tuple(segments),
-        np.concatenate(indexes),
+        tuple(chain.from_iterable(scan.segments for scan in scans)),
+        index,
         sum(scan.batches for scan in scans),
         sum(scan.records for scan in scans),
         max((scan.last_base_offset for scan in scans), default=-1),
         max((scan.log_end_offset for scan in scans), default=0),
     )
-    _check_end(whole)
-    return whole
 
 
-def _check_end(scan: LogScan) -> None:
-    wrong = ends_before_start(scan.log, scan.log_end_offset)
-    if wrong is not None:
-        raise DamagedInputError(wrong)
-
-
-@dataclass(frozen=True)
-class _IndexedSegment:
-    """A segment and its part of a :class:`LogScan`."""
-
-    scanned: ScannedSegment
-    rows: Array
-    batches: int
-    records: int
-    last_base_offset: int
-    next_offset: int
-
-
-def _index_segment(
-    segment: SegmentFile, end_offset: int | None, start_offset: int, checks_crc: bool
-) -> _IndexedSegment:
-    """Batches wholly below ``start_offset`` are no part of the log: their records are not looked at."""
+def _scan_segment(log: PartitionLog, segment: SegmentFile, end_offset: int | None, checks_crc: bool) -> LogScan:
+    """Batches wholly below the log start offset are no part of the log: their records are not looked at."""
+    start_offset = log.log_start_offset or 0
     data = segment_bytes(segment)
     bounds = Bounds(_LIMITS.max_batch_bytes, MAX_RECORDS)
     bounds.last_offset = last_offset_of(segment, end_offset)
@@ -284,20 +249,21 @@ def _index_segment(
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.
     if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
-        return _index_unusual_segment(segment, end_offset, start_offset, data, checks_crc)
+        return _scan_unusual_segment(log, segment, end_offset, data, checks_crc)
     scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]), checks_crc)
     rows = array_of(index.rows)[: index.used].copy()
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
         is_read = batch.last_offset >= start_offset
         rows["control_type"][row] = _control_type(batch, segment.path) if is_read else ControlType.UNKNOWN
-    return _IndexedSegment(scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset)
+    return LogScan(log, (scanned,), rows, index.batches, index.records, index.last_base_offset, index.next_offset)
 
 
-def _index_unusual_segment(
-    segment: SegmentFile, end_offset: int | None, start_offset: int, data: memoryview, checks_crc: bool
-) -> _IndexedSegment:
+def _scan_unusual_segment(
+    log: PartitionLog, segment: SegmentFile, end_offset: int | None, data: memoryview, checks_crc: bool
+) -> LogScan:
     """The same by the readers that know everything, and raise all damage."""
+    start_offset = log.log_start_offset or 0
     rows = []
     size, leader_epoch, batches, records = 0, -2, 0, 0
     last_base_offset, next_offset = -1, segment.base_offset
@@ -313,7 +279,7 @@ def _index_unusual_segment(
         batches += 1
         records += count
     scanned = ScannedSegment(segment, size, end_offset, False, crc32c.crc32c(data[:size]), checks_crc)
-    return _IndexedSegment(scanned, _rows(rows), batches, records, last_base_offset, next_offset)
+    return LogScan(log, (scanned,), _rows(rows), batches, records, last_base_offset, next_offset)
 
 
 def _batches(segment: SegmentFile, end_offset: int | None, data: memoryview, checks_crc: bool) -> Iterator[Batch]:
