@@ -90,17 +90,17 @@ def first_refused(histories: Iterable[GroupHistory], profile: Profile) -> Refuse
         return None  # It takes group records one by one, in any order.
     for history in histories:
         for left in cleanings(history.records):
-            failure = refusal(left, profile)
+            failure = refusal(((each.batch, [each.record]) for each in left), profile)
             if failure is not None:
                 return Refused(failure, left)
     return None
 
 
-def refusal(records: Sequence[WrittenRecord], profile: Profile) -> LoadFailure | None:
-    """Record at which a loader of ``profile`` stops that reads just ``records``; ``None``: nowhere."""
+def refusal(batches: Iterable[tuple[Batch, Sequence[Record]]], profile: Profile) -> LoadFailure | None:
+    """Record at which a loader of ``profile`` stops that reads just these records; ``None``: nowhere."""
     replayer = SequentialReplayer(profile, 0)
-    for _, batch, record in records:
-        replayer.replay_batch(batch, [record])
+    for batch, records in batches:
+        replayer.replay_batch(batch, records)
         if failures := replayer.load_failures():
             return failures[0]
     return None

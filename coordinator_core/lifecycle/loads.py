@@ -21,7 +21,6 @@ from coordinator_core.lifecycle.unreadable import first_unreadable
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release, SubscriptionReading
-from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.runs.local import replay_snapshot
 
 _BUGS: Final[Mapping[str, tuple[object, str | None]]] = {
@@ -178,13 +177,19 @@ def load_of(
     if unreadable is not None:
         stop = Stop(unreadable.record_offset, unreadable.detail, unreadable.bug)
     elif refused is not None:
-        stop = Stop(refused.record_offset, refused.detail, _bug(refused, profile, _refusal_of(log)))
+
+        def refusal_of_log(other: Profile) -> LoadFailure | None:
+            read = read_records(log, on_damage=OnDamage.SALVAGE, damage=[])
+            return refusal(((batch, records) for _, batch, records in read), other)
+
+        stop = Stop(refused.record_offset, refused.detail, _bug(refused, profile, refusal_of_log))
     if stop is not None:
         return PartitionLoad(log.offsets_partition, stop, ())
     cleaned = None
     found = first_refused(histories, profile)
     if found is not None:
-        bug = _bug(found.failure, profile, lambda other: refusal(found.left, other))
+        left = [(each.batch, [each.record]) for each in found.left]
+        bug = _bug(found.failure, profile, lambda other: refusal(left, other))
         cleaned = Stop(found.failure.record_offset, found.failure.detail, bug)
     return PartitionLoad(log.offsets_partition, None, (), cleaned)
 
@@ -193,18 +198,6 @@ def _compared(load: PartitionLoad, before: PartitionState, after: PartitionState
     if load.stop is not None or after is before:
         return load
     return replace(load, differences=tuple(_differences(before, after)))
-
-
-def _refusal_of(log: PartitionLog) -> Callable[[Profile], LoadFailure | None]:
-    def refusal_under(profile: Profile) -> LoadFailure | None:
-        replayer = SequentialReplayer(profile, log.offsets_partition)
-        for _, batch, records in read_records(log, on_damage=OnDamage.SALVAGE, damage=[]):
-            replayer.replay_batch(batch, records)
-            if failures := replayer.load_failures():
-                return failures[0]
-        return None
-
-    return refusal_under
 
 
 def _bug(failure: LoadFailure, profile: Profile, refusal_under: Callable[[Profile], LoadFailure | None]) -> str | None:
