@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -160,9 +159,6 @@ class CompactionReport:
     def with_expired(self, expired: Expired) -> CompactionReport:
         """The report of a log to which tombstones were added."""
         return replace(self, expired_offsets=expired.offsets.count, expired_groups=len(expired.groups))
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -122,7 +122,7 @@ def finish_compaction(
     plan that was carried out (``lifecycle.approved``).
     """
     reports, moved = _move_groups(reports, staging, options)
-    partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]
+    partitions = [asdict(report) for report in sorted(reports, key=lambda item: item.offsets_partition)]
     document = {
         "regroup_version": __version__,
         "output": output,
@@ -141,7 +141,7 @@ def finish_compaction(
         "damage": [found.as_dict() for found in damage],
         **{name: sum(row[name] for row in partitions) for name in _SUMS},
         "partitions": partitions,
-        "moved": [partition.as_dict() for partition in moved],
+        "moved": [asdict(partition) for partition in moved],
         "seconds": round(perf_counter() - began, 3),
     }
     text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -63,11 +63,11 @@ class Tasks:
 
     def shards_for(self, folds: Sequence[StoredFold]) -> int:
         """The number of shards in which these folds are merged."""
-        return max(1, -(-sum(fold.size for fold in folds) // self.sizes.folds))
+        return max(1, -(-sum(fold.place.size for fold in folds) // self.sizes.folds))
 
     def cut(self, folds: Sequence[StoredFold], shards: int) -> list[list[FileRange]]:
         """Where the parts of each shard are."""
-        parts = packed([fold.size for fold in folds], self.sizes.folds)
+        parts = packed([fold.place.size for fold in folds], self.sizes.folds)
         cut = partial(_cut, offsets_partition=self.offsets_partition, shards=shards, directory=self.directory)
         cuts = self.run(cut, [[fold.place for fold in folds[part.start : part.stop]] for part in parts])
         return [[one.shards[number] for one in cuts] for number in range(shards)]
@@ -79,10 +79,6 @@ class StoredFold:
 
     place: FileRange
     versions: frozenset[tuple[int, int | None]]
-
-    @property
-    def size(self) -> int:
-        return self.place.size
 
 
 def _fold(

@@ -143,9 +143,8 @@ class GroupSweep:
         offsets: dict[str, list[tuple[OffsetKey, CommittedOffset]]] = {}
         for offset_key, offset in sorted(self._state.offsets.items(), key=lambda item: item[0]):
             offsets.setdefault(offset_key.group_id, []).append((offset_key, offset))
-        failures = [self.load_failure()]
-        for group_id in sorted(self._state.groups.keys() | offsets.keys()):
-            failures.append(self.sweep_group(group_id, offsets.get(group_id, [])))
+        group_ids = sorted(self._state.groups.keys() | offsets.keys())
+        failures = [self.load_failure(), *(self.sweep_group(one, offsets.get(one, [])) for one in group_ids)]
         return next((failure for failure in failures if failure is not None), None)
 
     def keep(self, group_id: str, kept: Kept, count: int = 1) -> None:
@@ -224,17 +223,12 @@ class GroupSweep:
             return Kept.SUBSCRIBED_TOPIC
         if offset_key in self.pending():
             return Kept.PENDING_COMMIT
-        due = self._due(condition, offset)
-        return Kept.NEVER if due is None else due
-
-    def _due(self, condition: Condition, offset: CommittedOffset) -> _Due | None:
-        """``None``: at no time that a signed 64-bit clock shows."""
         base_ms = condition.base_timestamp_ms
         found = expiry_of_commit(
             offset, self._rules.clock, now_ms=self._now_ms, retention_ms=self._retention_ms, base_ms=base_ms
         )
         if not found.ever:
-            return None
+            return Kept.NEVER
         if found.is_explicit:
             return _Due(Reason.EXPIRE_TIMESTAMP, None, found.due_ms)
         return _Due(condition.reason, offset.commit_timestamp_ms if base_ms is None else base_ms, found.due_ms)

@@ -19,8 +19,7 @@ from coordinator_core.lifecycle.compact_write import write_survivors
 from coordinator_core.lifecycle.record_sizes import KeySizes, key_sizes
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.codec import RecordDecodeError, decode_key
-
-OFFSET_KEY_TYPES = (0, 1)
+from coordinator_core.releases import OFFSET_KEY_TYPES
 
 
 @dataclass(slots=True)
