@@ -160,7 +160,8 @@ class Membership:
                     member.awaiting_join = None
                     group.replace_static_member(instance_id, new_id, old_id)
                     self.rebalances.restart_session(group, member)
-                    respond(self._not_stored(group, old_leader, error))
+                    reply = self.rebalances.joined(group, "", as_follower=True)
+                    respond(replace(reply, error_code=error, leader=old_leader or ""))
                     return
                 member.awaiting_join = None
                 respond(self._rejoined(group, client, member, old_leader))
@@ -176,16 +177,6 @@ class Membership:
             return replace(reply, skip_assignment=group.leader == member.member_id)
         reply = self.rebalances.joined(group, member.member_id, as_follower=True)
         return replace(reply, leader=old_leader or "")
-
-    @staticmethod
-    def _not_stored(group: LiveClassicGroup, old_leader: str | None, error: Errors) -> JoinGroupReply:
-        return JoinGroupReply(
-            error,
-            group.generation,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            leader=old_leader or "",
-        )
 
     # SyncGroup
 
@@ -228,7 +219,7 @@ class Membership:
             if not group.is_in(GroupState.COMPLETING_REBALANCE) or generation != group.generation:
                 return
             if error is not Errors.NONE:
-                self.rebalances.reset_assignment(group, error)
+                self.rebalances.set_assignment(group, {}, error)
                 self.rebalances.maybe_prepare_rebalance(group)
             else:
                 self.rebalances.set_assignment(group, assignment)

@@ -6,7 +6,7 @@ Sources: ``GroupCoordinator`` with ``DelayedJoin``, ``InitialDelayedJoin`` and `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -128,7 +128,7 @@ class Rebalances:
 
     def prepare_rebalance(self, group: LiveClassicGroup) -> None:
         if group.is_in(GroupState.COMPLETING_REBALANCE):
-            self.reset_assignment(group, Errors.REBALANCE_IN_PROGRESS)
+            self.set_assignment(group, {}, Errors.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self.timers.cancel(("sync", group.group_id))
         initial = group.is_empty
@@ -239,17 +239,12 @@ class Rebalances:
                 self.end_session(group, member_id)
             self.prepare_rebalance(group)
 
-    def set_assignment(self, group: LiveClassicGroup, assignment: dict[str, bytes]) -> None:
+    def set_assignment(
+        self, group: LiveClassicGroup, assignment: Mapping[str, bytes], error: Errors = Errors.NONE
+    ) -> None:
+        """Give members their parts, empty ones where there are none, and answer who waits for them with ``error``."""
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, EMPTY_ASSIGNMENT)
-        self._propagate(group, Errors.NONE)
-
-    def reset_assignment(self, group: LiveClassicGroup, error: Errors) -> None:
-        for member in group.members.values():
-            member.assignment = EMPTY_ASSIGNMENT
-        self._propagate(group, error)
-
-    def _propagate(self, group: LiveClassicGroup, error: Errors) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 member.answer_sync(self.synced_reply(group, member, error))
