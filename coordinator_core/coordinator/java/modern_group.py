@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
@@ -23,31 +23,15 @@ from coordinator_core.coordinator.replies import (
     TopicPartitions,
 )
 from coordinator_core.coordinator.requests import Committer
-from coordinator_core.groups.model import ConsumerMember
+from coordinator_core.groups.model import ConsumerMember, ShareMember
 
 NEVER_MS = 1 << 62
 """A time that does not come."""
 
 
-class ModernMember(Protocol):
-    """A member of any of these types of group."""
-
-    @property
-    def member_id(self) -> str: ...
-
-    @property
-    def member_epoch(self) -> int: ...
-
-    @property
-    def previous_member_epoch(self) -> int: ...
-
-
-class RevokingMember(ModernMember, Protocol):
-    """A member that gives up revoked partitions within a time."""
-
-    @property
-    def rebalance_timeout_ms(self) -> int: ...
-
+RevokingMember = ConsumerMember | LiveStreamsMember
+"""A member that gives up revoked partitions or tasks within a time."""
+ModernMember = RevokingMember | ShareMember
 
 Member = TypeVar("Member", bound=ModernMember)
 StaticMember = TypeVar("StaticMember", ConsumerMember, LiveStreamsMember)
