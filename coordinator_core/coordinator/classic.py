@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import JoinGroupReply, JoinMember, Respond, SyncGroupReply
@@ -274,8 +274,10 @@ class LiveClassicGroup:
 
     # Fields of a group in its record
 
-    def restore(self, loaded: ClassicGroup) -> None:
-        """Take over the group of a record: Stable with members, else Empty."""
+    def restored(self, loaded: ClassicGroup) -> Self:
+        """This new group with what a record says: Stable with members, else Empty; as it is where no record made it."""
+        if loaded.record_offset is None:
+            return self
         self.protocol_type = loaded.protocol_type
         self.protocol_name = loaded.protocol
         self.generation = loaded.generation
@@ -297,6 +299,7 @@ class LiveClassicGroup:
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.state_timestamp_ms = loaded.state_timestamp_ms
         self.subscribed_topics = self.compute_subscribed_topics()
+        return self
 
     def recorded(self, assignment: Mapping[str, bytes]) -> ClassicGroup:
         """The group as its record will have it, with the members' parts of ``assignment``."""

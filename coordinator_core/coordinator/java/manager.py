@@ -193,10 +193,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self.offsets_of(offset_key.group_id).replay(offset_key, record, producer_id, producer_epoch)
 
     def _live(self, loaded: ClassicGroup) -> JavaClassicGroup:
-        group = self.new_group(loaded.group_id)
-        if loaded.record_offset is not None:
-            group.restore(loaded)
-        return group
+        return self.new_group(loaded.group_id).restored(loaded)
 
     # Sweeps
 

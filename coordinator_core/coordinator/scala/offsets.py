@@ -198,10 +198,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         self._loading = _Load(self._live)
 
     def _live(self, loaded: ClassicGroup) -> ScalaGroup:
-        group = self.new_group(loaded.group_id)
-        if loaded.record_offset is not None:
-            group.restore(loaded)
-        return group
+        return self.new_group(loaded.group_id).restored(loaded)
 
     def apply(self, records: Sequence[LogRecord]) -> None:
         self._loading.apply(records)
