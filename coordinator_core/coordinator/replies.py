@@ -433,15 +433,8 @@ class StreamsGroupDescribeReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeatReply(Reply):
-    """``ShareGroupHeartbeatResponse``; ``assignment`` None: it is the same as before."""
-
-    error_code: Errors
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: HeartbeatAssignment | None = None
+class ShareGroupHeartbeatReply(ConsumerGroupHeartbeatReply):
+    """``ShareGroupHeartbeatResponse``, which has the same fields."""
 
 
 class DescribedShareMember(NamedTuple):

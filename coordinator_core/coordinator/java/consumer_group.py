@@ -39,9 +39,9 @@ def with_assignment(
     return replace(
         member,
         assigned=_partitions(assigned),
-        assigned_epochs=_epochs(assigned),
+        assigned_epochs=epochs_of(assigned),
         pending_revocation=_partitions(pending_revocation),
-        pending_revocation_epochs=_epochs(pending_revocation),
+        pending_revocation_epochs=epochs_of(pending_revocation),
     )
 
 
@@ -49,7 +49,8 @@ def _partitions(since: PartitionEpochs) -> Assignment:
     return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in since.items()}
 
 
-def _epochs(since: PartitionEpochs) -> Assignment:
+def epochs_of(since: PartitionEpochs) -> Assignment:
+    """Epochs in the order of the partitions."""
     return {topic_id: tuple(epochs[one] for one in sorted(epochs)) for topic_id, epochs in since.items()}
 
 

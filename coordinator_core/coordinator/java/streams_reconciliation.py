@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java.consumer_group import epochs_of
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Since, Task, tasks_of
 from coordinator_core.groups.model import MemberState, TaskAssignment, Tasks
@@ -56,9 +57,9 @@ def reconcile(
             previous_member_epoch=member.member_epoch,
             member_epoch=epoch,
             assigned=_assignment(kept),
-            active_epochs=_epochs(kept["active"]),
+            active_epochs=epochs_of(kept["active"]),
             pending_revocation=revoked,
-            revoking_epochs=_epochs(lost["active"]),
+            revoking_epochs=epochs_of(lost["active"]),
         )
     merged = {kind: _merged(kept[kind], added[kind]) for kind in KINDS}
     return replace(
@@ -67,7 +68,7 @@ def reconcile(
         previous_member_epoch=member.member_epoch,
         member_epoch=target_epoch,
         assigned=_assignment(merged),
-        active_epochs=_epochs(merged["active"]),
+        active_epochs=epochs_of(merged["active"]),
         pending_revocation=TaskAssignment(),
         revoking_epochs={},
     )
@@ -189,7 +190,3 @@ def _merged(kept: Since, added: Since) -> Since:
 
 def _assignment(since: dict[str, Since]) -> TaskAssignment:
     return TaskAssignment(*({name: tuple(sorted(found)) for name, found in since[kind].items()} for kind in KINDS))
-
-
-def _epochs(since: Since) -> Tasks:
-    return {name: tuple(found[one] for one in sorted(found)) for name, found in since.items()}
