@@ -16,9 +16,10 @@ from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
 from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
-from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, TOPICS_FILE, TOPOLOGY, CaptureDirectory, Manifest
+from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDirectory, Manifest
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
+from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.releases import Profile
 from coordinator_core.topology import TopicInfo, Topology
@@ -101,7 +102,7 @@ def capture(
             active_controller_id=active,
             voters=voters,
         )
-        directory.write(TOPOLOGY, topology.document())
+        directory.write(TOPOLOGY_FILE, topology.document())
         listed = topics_document(client, brokers)
         directory.write(TOPICS_FILE, listed)
         directory.write_log_start_offsets(

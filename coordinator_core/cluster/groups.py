@@ -36,8 +36,6 @@ _BATCHED_VERSION = 8
 OFFSET_FETCH_VERSION = 9
 _STABLE_VERSION = 7
 _DESCRIBE_VERSION = 5
-_UNSTABLE_OFFSET_COMMIT = 88
-_GROUP_ID_NOT_FOUND = 69
 _DEAD = "Dead"
 _BEHIND = (
     "; if it leads the partition, its log is not replicated, or it has not heard of that since an election: then a"
@@ -153,7 +151,7 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
             again[found.group_id] = found.error_code
         elif found.error_code == GROUP_AUTHORIZATION_FAILED:
             raise _missing_group(found.group_id)
-        elif found.error_code not in (0, _GROUP_ID_NOT_FOUND):
+        elif found.error_code not in (0, Errors.GROUP_ID_NOT_FOUND):
             raise ClusterError(f"describing group {found.group_id!r}: {error_name(found.error_code)}")
         # The new coordinator of 3.7 answers in lower case.
         elif found.group_state.capitalize() != _DEAD and not found.error_code:
@@ -177,7 +175,7 @@ def _offsets(
                 again[group_id] = code
             elif code == GROUP_AUTHORIZATION_FAILED:
                 raise _missing_group(group_id)
-            elif code not in (0, _GROUP_ID_NOT_FOUND):
+            elif code not in (0, Errors.GROUP_ID_NOT_FOUND):
                 raise ClusterError(f"offsets of group {group_id!r}: {error_name(code)}")
             for topic in topics:
                 for partition in topic.partitions:
@@ -206,7 +204,7 @@ def _note(
     )
     if code == TOPIC_AUTHORIZATION_FAILED:
         raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"the offsets of group {group_id!r}")
-    if code == _UNSTABLE_OFFSET_COMMIT:
+    if code == Errors.UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
     elif code in RETRIABLE and code != UNKNOWN_TOPIC_OR_PARTITION:
         again[group_id] = code

@@ -26,12 +26,9 @@ from coordinator_core.log.discovery import (
     CAPTURE_MANIFEST,
     CAPTURE_MARKER,
     LOG_START_OFFSETS_FILE,
-    TOPICS_FILE,
-    TOPOLOGY_FILE,
 )
 from coordinator_core.topology import TopicInfo, is_topic_name
 
-TOPOLOGY = TOPOLOGY_FILE
 GROUPS = "groups.json"
 CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
@@ -248,14 +245,3 @@ def _manifest(directory: Path, place: str) -> Manifest | None:
         return from_json(Manifest, document)
     except ValueError as error:
         raise UsageError(f"{path} is not a capture's manifest: {error}") from None
-
-
-__all__ = [
-    "CAPTURE_MANIFEST",
-    "CAPTURE_VERSION",
-    "GROUPS",
-    "TOPICS_FILE",
-    "TOPOLOGY",
-    "CaptureBusyError",
-    "CaptureDirectory",
-]

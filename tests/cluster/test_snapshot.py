@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.snapshot import CAPTURE_MANIFEST, CaptureDirectory
+from coordinator_core.cluster.snapshot import CaptureDirectory
 from coordinator_core.errors import UsageError
-from coordinator_core.log.discovery import CAPTURE_MARKER
+from coordinator_core.log.discovery import CAPTURE_MANIFEST, CAPTURE_MARKER
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
 from tests.cluster.kit import Json

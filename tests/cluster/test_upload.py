@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from coordinator_core import claims, storage
-from coordinator_core.cluster.snapshot import CAPTURE_MANIFEST, CaptureBusyError, CaptureDirectory
+from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
 from coordinator_core.errors import UsageError
-from coordinator_core.log.discovery import CAPTURE_MARKER, discover
+from coordinator_core.log.discovery import CAPTURE_MANIFEST, CAPTURE_MARKER, discover
 from tests.log.object_store import ObjectStore, object_store
 from tests.log.test_storage import CORPUS
 
