@@ -119,8 +119,12 @@ class SequentialReplayer:
         """Apply a ``record`` of a data batch, which the caller has interpreted already."""
         match interpreted:
             case OffsetRecord():
-                self._count(interpreted.key_type, interpreted.version)
-                self._replay_offset(batch, records, record, interpreted)
+                key_type, version, offset_key, value = interpreted
+                if value is None:
+                    self._count(key_type, version)
+                    self._offsets.remove(offset_key, self._pending_producer(batch, record, offset_key))
+                else:
+                    self.replay_commit(batch, records, record, offset_key, key_type, version or 0, value)
             case GroupRecord():
                 self._count(interpreted.key_type, interpreted.version)
                 self._replay_group(record.offset, interpreted)
@@ -139,7 +143,20 @@ class SequentialReplayer:
     ) -> CommittedOffset:
         """Apply a ``record`` of a data batch that commits an offset; returns what is committed, or pending."""
         self._count(key_type, version)
-        return self._commit(batch, records, record, offset_key, version, value)
+        producer_id = self._pending_producer(batch, record, offset_key)
+        self._groups.touch(offset_key.group_id)
+        kept = self._kept_metadata
+        offset = committed_offset(
+            value if kept is None else value | {"metadata": kept(value["metadata"])},
+            version,
+            self._profile,
+            record_offset=record.offset,
+            ordering_offset=ordering_offset(batch, records, record, self._profile),
+            producer_id=producer_id,
+            producer_epoch=None if producer_id is None else batch.producer_epoch,
+        )
+        self._offsets.commit(offset_key, offset)
+        return offset
 
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
         """Committed offset of the key at this point of the log; ``None`` without one."""
@@ -204,37 +221,6 @@ class SequentialReplayer:
             self._groups.apply(record.at(record_offset))
         except LoadError as error:
             self._fail(record_offset, str(error))
-
-    def _replay_offset(self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord) -> None:
-        if commit.value is None:
-            self._offsets.remove(commit.offset_key, self._pending_producer(batch, record, commit.offset_key))
-        else:
-            self._commit(batch, records, record, commit.offset_key, commit.version or 0, commit.value)
-
-    def _commit(
-        self,
-        batch: Batch,
-        records: Sequence[Record],
-        record: Record,
-        offset_key: OffsetKey,
-        version: int,
-        value: dict[str, Any],
-    ) -> CommittedOffset:
-        profile = self._profile
-        producer_id = self._pending_producer(batch, record, offset_key)
-        self._groups.touch(offset_key.group_id)
-        kept = self._kept_metadata
-        offset = committed_offset(
-            value if kept is None else value | {"metadata": kept(value["metadata"])},
-            version,
-            profile,
-            record_offset=record.offset,
-            ordering_offset=ordering_offset(batch, records, record, profile),
-            producer_id=producer_id,
-            producer_epoch=None if producer_id is None else batch.producer_epoch,
-        )
-        self._offsets.commit(offset_key, offset)
-        return offset
 
     def _pending_producer(self, batch: Batch, record: Record, offset_key: OffsetKey) -> int | None:
         """Producer id of the transaction of a commit or tombstone, which is noted; ``None`` outside transactions."""
