@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from coordinator_core.groups.model import CommittedOffset
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.releases import Clock
 
 LONG_MAX = (1 << 63) - 1
 
-Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Times = TypeVar("Times", int, Int64s)
 Flags = TypeVar("Flags", bool, Bools)

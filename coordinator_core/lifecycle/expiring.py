@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import OffsetKey, PartitionState
-from coordinator_core.lifecycle.due import Expiry, expiry_of
+from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.lifecycle.due import Bools, Expiry, expiry_of
 from coordinator_core.lifecycle.expiry import GroupSweep
 from coordinator_core.lifecycle.plan import Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.merge.schema import MergedPartition
@@ -42,10 +43,8 @@ _ROWS = 1 << 17
 _ROWS_AT_ONCE = 1 << 20
 """Committed offsets whose expiry is computed together."""
 
-Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Int8s = npt.NDArray[np.int8]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

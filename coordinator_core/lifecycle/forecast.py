@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.fold.arrow import column
-from coordinator_core.lifecycle.expiring import KINDS, REASONS, Bools, Int64s, Swept, Tombstones, sweep_columns
+from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.lifecycle.due import Bools
+from coordinator_core.lifecycle.expiring import KINDS, REASONS, Swept, Tombstones, sweep_columns
 from coordinator_core.lifecycle.plan import Kept, Reason, TombstoneKind
 from coordinator_core.lifecycle.publish_expiry import TOMBSTONES
 from coordinator_core.merge.schema import MergedPartition
