@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     """Written by the command that recovers the cluster after the drill was killed."""
 
 
-class _Canary(TypedDict):
+class _GroupId(TypedDict):
     group_id: str
 
 
@@ -44,7 +44,7 @@ class _Drill(_Begun):
 class _Recoverable(_Begun):
     host: str
     pid: int
-    canaries: list[_Canary]
+    canaries: list[_GroupId]
 
 
 class _Text(TypedDict):
@@ -171,18 +171,14 @@ class _Captured(TypedDict):
     ends: dict[int, int]
 
 
-class _GroupBegins(TypedDict):
-    group_id: str
-
-
 class _GroupError(TypedDict):
     topic: str | None
     partition: int | None
 
 
-class _GroupEnds(_GroupBegins):
+class _GroupEnds(_GroupId):
     errors: list[_GroupError]
 
 
-RESTORED: Shapes = {"restore": _Restore, "captured": _Captured, "begin": _GroupBegins, "end": _GroupEnds}
+RESTORED: Shapes = {"restore": _Restore, "captured": _Captured, "begin": _GroupId, "end": _GroupEnds}
 """Events that verify, resumption and rollback of an applied plan read."""

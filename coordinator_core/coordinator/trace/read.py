@@ -128,11 +128,7 @@ class _Key(TypedDict):
     data: _KeyData
 
 
-class _Appended(TypedDict):
-    t: Ms
-
-
-class _Record(_Appended, total=False):
+class _Record(_Timed, total=False):
     key: _Key
     value: dict[str, Any] | None
     control: str
