@@ -103,7 +103,3 @@ JAVA_GROUP_ERRORS: dict[Errors, Errors] = _ALWAYS | {Errors.REQUEST_TIMED_OUT: E
 
 JAVA_ERRORS: dict[Errors, Errors] = JAVA_GROUP_ERRORS | {Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS}
 """Append error of any other operation (``CoordinatorOperationExceptionHelper``)."""
-
-
-def translated(error: Errors, table: dict[Errors, Errors]) -> Errors:
-    return table.get(error, error)

@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
-from coordinator_core.coordinator.errors import (
-    JAVA_ERRORS,
-    JAVA_GROUP_ERRORS,
-    ApiError,
-    AppendError,
-    Errors,
-    translated,
-)
+from coordinator_core.coordinator.errors import JAVA_ERRORS, JAVA_GROUP_ERRORS, ApiError, AppendError, Errors
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
@@ -158,7 +151,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
                 partition, records, self.clock.now_ms, producer_id=producer_id, producer_epoch=producer_epoch
             )
         except AppendError as error:
-            raise ApiError(translated(error.error, JAVA_ERRORS)) from None
+            raise ApiError(JAVA_ERRORS.get(error.error, error.error)) from None
         self._unwritten.pop(partition, None)
         if replay:
             for offset, record in enumerate(records, base):
@@ -176,7 +169,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         try:
             self.log.append(partition, [group_metadata(group.recorded(assignment))], self.clock.now_ms)
         except AppendError as error:
-            done(translated(error.error, JAVA_GROUP_ERRORS))
+            done(JAVA_GROUP_ERRORS.get(error.error, error.error))
             return
         self._unwritten.pop(partition, None)
         done(Errors.NONE)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.describe import classic_description, listed
-from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, Errors, translated
+from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, Errors
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
 from coordinator_core.coordinator.membership import Client, MemberIds
@@ -113,7 +113,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
             assert group is not None
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
-                raise ApiError(translated(verified, SCALA_COMMIT_ERRORS))
+                raise ApiError(SCALA_COMMIT_ERRORS.get(verified, verified))
             validate_commit(group, request.committer)
         except ApiError as error:
             return _once(request.topics, dict.fromkeys(commits, error.error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
-from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, SCALA_GROUP_ERRORS, AppendError, Errors, translated
+from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, SCALA_GROUP_ERRORS, AppendError, Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import (
@@ -78,7 +78,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         try:
             self._append(group.group_id, [group_metadata(group.recorded(assignment))])
         except AppendError as error:
-            done(translated(error.error, SCALA_GROUP_ERRORS))
+            done(SCALA_GROUP_ERRORS.get(error.error, error.error))
         else:
             done(Errors.NONE)
 
@@ -102,7 +102,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         try:
             base = self._append(group.group_id, list(fitting.values()), producer_id, epoch)
         except AppendError as error:
-            result = translated(error.error, SCALA_COMMIT_ERRORS)
+            result = SCALA_COMMIT_ERRORS.get(error.error, error.error)
             if in_transaction:
                 group.txn_commit_failed(producer_id, [offset_key.topic_partition for offset_key in fitting])
                 if producer_id not in group.transactional:
