@@ -175,9 +175,7 @@ class Broker:
                 return coordinator.delete_groups(request)
             case requests.DescribeGroups():
                 described = [coordinator.describe_group(one, client.version) for one in request.groups]
-                return replies.DescribeGroupsReply(
-                    self._with_operations(described, request.include_authorized_operations)
-                )
+                return self._with_operations(described, request.include_authorized_operations)
             case requests.ListGroups():
                 return coordinator.list_groups(request)
             case requests.FindCoordinator():
@@ -188,9 +186,7 @@ class Broker:
                 return coordinator.consumer_group_heartbeat(client, request)
             case requests.ConsumerGroupDescribe():
                 consumers = [coordinator.describe_consumer_group(one) for one in request.group_ids]
-                return replies.ConsumerGroupDescribeReply(
-                    self._with_operations(consumers, request.include_authorized_operations)
-                )
+                return self._with_operations(consumers, request.include_authorized_operations)
             case requests.StreamsGroupHeartbeat() | requests.StreamsGroupDescribe():
                 return self._streams(client, request)
             case requests.InitProducerId(transactional_id, timeout_ms, producer_id, producer_epoch):
@@ -224,14 +220,12 @@ class Broker:
                 return shares.heartbeat(client, request, check)
             case requests.ShareGroupDescribe():
                 groups = [shares.describe(one, check) for one in request.group_ids]
-                return replies.ShareGroupDescribeReply(
-                    self._with_operations(groups, request.include_authorized_operations)
-                )
+                return self._with_operations(groups, request.include_authorized_operations)
             case requests.AlterShareGroupOffsets():
                 return offsets.alter(request, check)
             case requests.DescribeShareGroupOffsets():
                 described = tuple(offsets.describe(one, partial(check, empty_id=True)) for one in request.groups)
-                return replies.DescribeShareGroupOffsetsReply(described)
+                return replies.GroupsReply(described)
             case requests.DeleteShareGroupOffsets():
                 return offsets.delete(request, check)
 
@@ -247,16 +241,16 @@ class Broker:
             streams.describe(one, check, topology_description=request.include_topology_description)
             for one in request.group_ids
         ]
-        return replies.StreamsGroupDescribeReply(
-            self._with_operations(described, request.include_authorized_operations)
-        )
+        return self._with_operations(described, request.include_authorized_operations)
 
-    def _with_operations(self, groups: Sequence[Described], wanted: bool) -> tuple[Described, ...]:
-        """With the authorized operations where the request wants them and the group is there."""
+    def _with_operations(self, groups: Sequence[Described], wanted: bool) -> replies.GroupsReply[Described]:
+        """The reply, with the authorized operations where the request wants them and the group is there."""
         mask = ALL_GROUP_OPERATIONS_MASK[self.cluster.java]
-        return tuple(
-            group._replace(authorized_operations=mask) if wanted and group.error_code is Errors.NONE else group
-            for group in groups
+        return replies.GroupsReply(
+            tuple(
+                group._replace(authorized_operations=mask) if wanted and group.error_code is Errors.NONE else group
+                for group in groups
+            )
         )
 
     # Offsets
@@ -333,12 +327,12 @@ class Broker:
 
     def _offset_fetch(self, client: Client, request: requests.OffsetFetch) -> replies.Reply | None:
         if client.version == 0 and not self.cluster.java:
-            return replies.OffsetFetchReply(
+            return replies.GroupsReply(
                 tuple(_failed_fetch(group, Errors.UNSUPPORTED_VERSION) for group in request.groups)
             )
         if not request.groups and not self.cluster.java:
             return None
-        return replies.OffsetFetchReply(
+        return replies.GroupsReply(
             tuple(self._fetch_group(group, request.require_stable, client.version) for group in request.groups)
         )
 

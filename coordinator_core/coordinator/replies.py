@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.record_data import Endpoint, KeyValue, TopicInfo
 from coordinator_core.coordinator.requests import TaskOffset
 from coordinator_core.groups.model import CommittedOffset
 
+G = TypeVar("G")
 NO_OPERATIONS = -0x80000000
 """Authorized operations of a group when they were not asked for."""
 
@@ -38,6 +39,13 @@ def errors_of(message: object) -> Iterator[Errors]:
     elif isinstance(message, Reply):
         for field in fields(message):  # type: ignore[arg-type]
             yield from errors_of(getattr(message, field.name))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsReply(Reply, Generic[G]):
+    """Responses of the APIs that describe groups, and of OffsetFetch and DescribeShareGroupOffsets."""
+
+    groups: tuple[G, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +150,6 @@ class FetchedGroup(NamedTuple):
     topics: tuple[FetchedTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchReply(Reply):
-    groups: tuple[FetchedGroup, ...]
-
-
 class DeletedGroup(NamedTuple):
     group_id: str
     error_code: Errors
@@ -175,11 +178,6 @@ class DescribedGroup(NamedTuple):
     protocol_data: str = ""
     members: tuple[DescribedMember, ...] = ()
     authorized_operations: int = NO_OPERATIONS
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsReply(Reply):
-    groups: tuple[DescribedGroup, ...]
 
 
 class ListedGroup(NamedTuple):
@@ -293,11 +291,6 @@ class DescribedConsumerGroup(NamedTuple):
     assignor_name: str = ""
     members: tuple[DescribedConsumer, ...] = ()
     authorized_operations: int = NO_OPERATIONS
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribeReply(Reply):
-    groups: tuple[DescribedConsumerGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,11 +417,6 @@ class DescribedStreamsGroup(NamedTuple):
     assignor_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupDescribeReply(Reply):
-    groups: tuple[DescribedStreamsGroup, ...]
-
-
 # Share groups (KIP-932)
 
 
@@ -457,11 +445,6 @@ class DescribedShareGroup(NamedTuple):
     assignor_name: str = ""
     members: tuple[DescribedShareMember, ...] = ()
     authorized_operations: int = NO_OPERATIONS
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroupDescribeReply(Reply):
-    groups: tuple[DescribedShareGroup, ...]
 
 
 class AlteredPartition(NamedTuple):
@@ -505,11 +488,6 @@ class ShareOffsetsGroup(NamedTuple):
     topics: tuple[ShareOffsetsTopic, ...]
     error_code: Errors
     error_message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeShareGroupOffsetsReply(Reply):
-    groups: tuple[ShareOffsetsGroup, ...]
 
 
 class DeletedShareTopic(NamedTuple):
