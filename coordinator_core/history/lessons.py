@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.history.model import ChangeKind, Deletions, GroupHistory, Place, Removal, stretches
+from coordinator_core.history.model import Bare, ChangeKind, Deletions, GroupHistory, Place, Removal, stretches
 from coordinator_core.history.removals import ONE_ACT_MS
 
 SHORTEST_RETENTION_MS = 60_000
@@ -27,6 +27,7 @@ _AGES: Final = pa.schema(
 )
 
 _WAITING: Final = pa.schema({"offsets_partition": pa.int32(), "record_offset": pa.int64(), "since_ms": pa.int64()})
+_Removed = TypeVar("_Removed", Removal, Bare)
 
 
 class Lessons:
@@ -157,9 +158,9 @@ def _oldest(offsets: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             yield record_offset, since_ms
 
 
-def acts_of(removals: Sequence[Removal]) -> list[list[Removal]]:
+def acts_of(removals: Sequence[_Removed]) -> list[list[_Removed]]:
     """Removals of one group that belong together."""
-    acts: list[list[Removal]] = []
+    acts: list[list[_Removed]] = []
     for removal in removals:
         if acts and abs(removal.place.timestamp_ms - acts[-1][-1].place.timestamp_ms) <= ONE_ACT_MS:
             acts[-1].append(removal)

@@ -8,14 +8,13 @@ from typing import NamedTuple
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, PartitionHistory, Version
-from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.model import SHOWN, Event, Explanation
 from coordinator_core.investigate.successors import birth_of
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 _GROUPS = 3
 _SHARE = 0.5
-_SHOWN = 8
 _FAR = 100_000
 """Offset that no consumer has reached by its first commit, if it began at 0."""
 
@@ -54,7 +53,7 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
             Event(
                 one.birth.place, f"{one.group.group_id}: generation 1, first commit {one.first.first.committed_offset}"
             )
-            for one in born[:_SHOWN]
+            for one in born[:SHOWN]
         ],
         not_this=[
             "No offset expired and none was deleted by a request: there is no tombstone.",

@@ -11,7 +11,7 @@ from coordinator_core.history.signs import Move, MoveKind, name_of, pace_of
 from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.shifts import by_time, events_of, explanation, partitions_of, sequence_of, who
-from coordinator_core.investigate.words import count, from_file, moment, tool
+from coordinator_core.investigate.words import count, from_file, moment, tool, when
 from coordinator_core.rules.model import Severity
 
 _AGAIN = 3
@@ -92,20 +92,14 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else "")
         + of_former,
         first.after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=sequence_of(group, moves),
         evidence=events_of(moves),
         not_this=[
             "Nobody reset the group: the next commits go on.",
-            *([] if is_unsure else ["Nothing is read again by it, unless the member stops right then."]),
+            *when(not is_unsure, "Nothing is read again by it, unless the member stops right then."),
         ],
         now=[
-            *(
-                ["Let the client commit what it owns only: drop stored offsets in onPartitionsRevoked."]
-                if of_former
-                else []
-            ),
+            *when(of_former, "Let the client commit what it owns only: drop stored offsets in onPartitionsRevoked."),
             "Let one thread commit, and only what all before it is done: commitAsync() that is tried again, or several "
             "workers that commit each their own record, overtake each other.",
             "Commit once more with commitSync() in onPartitionsRevoked and before close.",
@@ -273,7 +267,7 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         ],
         now=[
             *now,
-            *([] if is_tool else ["Look at that client's log for 'Resetting offset' and for seeks at that time."]),
+            *when(not is_tool, "Look at that client's log for 'Resetting offset' and for seeks at that time."),
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
         ],
     )

@@ -11,12 +11,10 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Place, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
 from coordinator_core.investigate.words import count, from_file, moment, tool, were
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 _STARTS = 2
 
 
@@ -86,11 +84,9 @@ def _begun_late(
         Severity.INFO,
         verdict,
         first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(change)],
         evidence=[
-            Event(one.first.place, f"first commit of {one.key.topic}-{one.key.partition}") for one in begun[:_SHOWN]
+            Event(one.first.place, f"first commit of {one.key.topic}-{one.key.partition}") for one in begun[:SHOWN]
         ],
         not_this=[
             "No committed offset was lost: there was none of these partitions.",

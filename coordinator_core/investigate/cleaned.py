@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.lessons import acts_of
 from coordinator_core.history.model import Bare, ChangeKind, EndKind, GroupHistory, Place, Removal, Version
 from coordinator_core.history.removals import ONE_ACT_MS
-from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.words import by_rest, count, moment, were
 from coordinator_core.releases import Deleter, Loader
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 _NAMES = {
     Deleter.EXPIRY: "expiry",
     Deleter.DELETE_GROUPS: "a DeleteGroups request",
@@ -24,13 +24,7 @@ _DELETERS = {EndKind[one.name]: one for one in _NAMES}
 
 def explain_cleaned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """One explanation for each act of which only tombstones are left."""
-    acts: list[list[Bare]] = []
-    for one in group.bare:
-        if acts and abs(one.place.timestamp_ms - acts[-1][-1].place.timestamp_ms) <= ONE_ACT_MS:
-            acts[-1].append(one)
-        else:
-            acts.append([one])
-    for act in acts:
+    for act in acts_of(group.bare):
         if any(one.offset_key is not None for one in act):
             yield _explained(group, case, act)
 
@@ -66,10 +60,8 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
         Severity.WARNING if again else Severity.INFO,
         verdict,
         first.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
-            *(Event(place, f"tombstone of {key.topic}-{key.partition}") for key, place in [*keys.items()][:_SHOWN]),
+            *(Event(place, f"tombstone of {key.topic}-{key.partition}") for key, place in [*keys.items()][:SHOWN]),
             *(Event(place, "tombstone of the group") for place in ends),
             *(Event(version.place, "committed again") for _, version in again[:1]),
         ],

@@ -10,9 +10,8 @@ from coordinator_core.durations import span
 from coordinator_core.history.model import ChangeKind, GroupHistory
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Explanation
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import moment
+from coordinator_core.investigate.model import Case, Explanation, step
+from coordinator_core.investigate.words import moment, when
 from coordinator_core.rules.model import Severity
 
 _MEMBERS = 50
@@ -57,13 +56,11 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             Severity.WARNING,
             verdict,
             after.place.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
             events=[step(one) for one in (before, after, later) if one is not None],
             evidence=[step(after)],
             not_this=["Nobody started so many consumers: they have one client id and one host."],
             now=[
-                *([bug.advice] if known else []),
+                *when(known, bug.advice),
                 "Look for what made that rebalance long: a member that did not rejoin within its max.poll.interval.ms.",
                 "Limit the damage: group.max.size of the brokers (from 2.2 on); one record has all members, and one "
                 "that is larger than max.message.bytes of the offsets topic cannot be written.",

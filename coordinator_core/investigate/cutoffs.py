@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, LeaderChange, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.silences import USUAL
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, moment
+from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, step
+from coordinator_core.investigate.words import consumer_groups, moment, when
 from coordinator_core.rules.model import Severity
 
 _STEPS = 3
@@ -24,8 +22,8 @@ def explain_cut_off(history: PartitionHistory, case: Case) -> Iterator[Explanati
             yield _cut_off(history, group, *found, case)
 
 
-def cut_off_of(history: PartitionHistory, group: GroupHistory) -> tuple[Version, LeaderChange] | None:
-    """The newest value of such a group, and the move."""
+def cut_off_of(history: PartitionHistory, group: GroupHistory) -> tuple[Version, float, LeaderChange] | None:
+    """The newest value of such a group, its usual step (ms), and the move."""
     newest = max(group.standing.values(), key=lambda one: one.last_place.record_offset, default=None)
     if newest is None or newest.commits < USUAL:
         return None
@@ -38,14 +36,13 @@ def cut_off_of(history: PartitionHistory, group: GroupHistory) -> tuple[Version,
     ended_ms = moved.place.timestamp_ms - moved.pause_ms
     quiet_ms = history.last_ms - moved.place.timestamp_ms
     is_at_move = ended_ms - at.timestamp_ms <= _STEPS * usual
-    return (newest, moved) if is_at_move and quiet_ms >= max(HOUR_MS, USUAL * usual) else None
+    return (newest, usual, moved) if is_at_move and quiet_ms >= max(HOUR_MS, USUAL * usual) else None
 
 
 def _cut_off(
-    history: PartitionHistory, group: GroupHistory, newest: Version, moved: LeaderChange, case: Case
+    history: PartitionHistory, group: GroupHistory, newest: Version, usual: float, moved: LeaderChange, case: Case
 ) -> Explanation:
     at, move = newest.last_place, moved.place
-    usual = (at.timestamp_ms - newest.place.timestamp_ms) / (newest.commits - 1)
     rounds = rounds_of(group)
     origin = newest.origin
     is_outside = not newest.had_members and origin is not None
@@ -71,15 +68,12 @@ def _cut_off(
         now=[
             "Look at the client's log since then for commits that fail (NOT_COORDINATOR, 'Waiting for coordinator', "
             "'coordinator is not available', timeouts), and restart it: that finds the coordinator.",
-            *(
-                []
-                if origin is not None and origin.kind is OriginKind.MIRROR
-                else [
-                    "Upgrade it: clients with assign() asked never again (Java from 2.7.1 on, before 3.2: KAFKA-13563; "
-                    "librdkafka issue 2791)."
-                    if is_outside
-                    else "Upgrade it: librdkafka had this in 1.1 (issue 2630); other clients keep the coordinator, too."
-                ]
+            *when(
+                origin is None or origin.kind is not OriginKind.MIRROR,
+                "Upgrade it: clients with assign() asked never again (Java from 2.7.1 on, before 3.2: KAFKA-13563; "
+                "librdkafka issue 2791)."
+                if is_outside
+                else "Upgrade it: librdkafka had this in 1.1 (issue 2630); other clients keep the coordinator, too.",
             ),
             "If it has done its work until now, what it has read since is done twice: commit its position by hand "
             f"before it starts again: {consumer_groups(group.group_id, '--describe', '--offsets')}",

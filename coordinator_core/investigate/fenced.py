@@ -9,15 +9,12 @@ from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, step
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
 _LONGEST_MS = 30 * MINUTE_MS
 """Default of ``group.max.session.timeout.ms``."""
-_REGULAR = 20
-"""Commits of a member that make a rhythm, and times its step that are out of it."""
 
 
 def explain_fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -45,7 +42,7 @@ def _last_commit(group: GroupHistory, member: Member, before: Change, after: Cha
         for version in versions
         if before.place < version.place < after.place
     ]
-    if not mine or max(one.commits for one in mine) < _REGULAR:
+    if not mine or max(one.commits for one in mine) < USUAL:
         return None
     last = max(mine, key=lambda one: one.last_place)
     quiet = after.place.timestamp_ms - last.last_place.timestamp_ms
@@ -67,8 +64,6 @@ def _fenced(group: GroupHistory, gone: Sequence[Member], last: Place, before: Ch
         "its new member id is in no record, and the new coordinator fences it under its own instance id. This is "
         f"{bug.id}.",
         after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(before), Event(last, "last commit"), step(after)],
         evidence=[Event(last, "last commit of these members, with the old coordinator"), step(after)],
         not_this=[

@@ -10,12 +10,10 @@ from statistics import median_low
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import Change, GroupHistory, Member
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
-from coordinator_core.investigate.model import Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Explanation, step
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 _STARTS = 3
 """Starts with new instance ids: one may be the change to such ids, or from them."""
 _TWO = 2
@@ -62,7 +60,7 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
         for network in (old, new)
     )
     owned = sorted({one for member in kinds[new] for one in member.partitions or ()})
-    names = ", ".join(f"{topic}-{number}" for topic, number in owned[:_SHOWN])
+    names = ", ".join(f"{topic}-{number}" for topic, number in owned[:SHOWN])
     yield Explanation(
         "members-of-two-kinds",
         Severity.INFO,
@@ -71,8 +69,6 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
         "production) or two applications, each is given a part of the partitions and never sees the rest"
         + (f": {names} go to the latter." if owned else "."),
         since.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(first), step(second)],
         evidence=[step(second), step(last)],
         not_this=[
@@ -158,17 +154,15 @@ def _new_instances(group: GroupHistory) -> Iterator[Explanation]:
         "member; the old one keeps its partitions until session.timeout.ms has passed"
     )
     if stood and unread:
-        names = ", ".join(f"{topic}-{number}" for topic, number in unread[:_SHOWN])
+        names = ", ".join(f"{topic}-{number}" for topic, number in unread[:SHOWN])
         verdict += f", up to {span(max(stood))} here, and nobody reads them ({names})"
     yield Explanation(
         "instance-ids-do-not-last",
         Severity.WARNING,
         verdict + ".",
         first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in starts[:_SHOWN]],
-        evidence=[step(one) for one in starts[:_SHOWN]],
+        events=[step(one) for one in starts[:SHOWN]],
+        evidence=[step(one) for one in starts[:SHOWN]],
         until_ms=last.place.timestamp_ms,
         not_this=[
             "It is no autoscaler: the members that leave are those of the start before.",
@@ -204,8 +198,6 @@ def _unfilled_id(group: GroupHistory) -> Iterator[Explanation]:
         + ". Every application that is deployed so is in this group: they share partitions and committed offsets, and "
         "once the setting is mended each begins under a new id, without offsets.",
         first.timestamp_ms,
-        group_id,
-        group.offsets_partition,
         evidence=evidence,
         not_this=["It is no group of Kafka's own: its tools choose names like console-consumer-12345."],
         now=[

@@ -54,7 +54,7 @@ from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.investigate.visitors import explain_visitors
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.rules.model import Severity
@@ -127,7 +127,7 @@ def investigate(
             explanations += explain_preallocated(history, log, case)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
-    explanations += explain_cluster(histories, case)
+    explanations += explain_cluster(histories)
     explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
@@ -191,10 +191,8 @@ def _at_once(
     deletions = Deletions()
     # Metadata are shown of groups that were asked for.
     seen, texts = (deletions, None) if groups is None else (None, PackedTexts())
-    histories = [
-        _read(snapshot, log, case, groups, seen, texts, on_damage=on_damage, damage=damage)
-        for log in snapshot.partitions
-    ]
+    read = partial(read_history, profile=case.profile, topic_names=snapshot.topic_names, on_damage=on_damage)
+    histories = [read(log, groups=groups, deletions=seen, texts=texts, damage=damage) for log in snapshot.partitions]
     found = [group for history in histories for group in history.groups.values()]
     spans = () if groups is None else Judge.asks_about(found)
     for log in snapshot.partitions if spans else ():
@@ -227,7 +225,7 @@ def _in_portions(
     Why an offset went is told from what went elsewhere, so groups that lost something are read a second time.
     """
     deletions = Deletions()
-    read = partial(_read, snapshot, case=case, on_damage=on_damage)
+    read = partial(read_history, profile=case.profile, topic_names=snapshot.topic_names, on_damage=on_damage)
     histories = [read(log, groups=(), deletions=deletions, damage=damage) for log in snapshot.partitions]
     case = _as_of_newest(case, histories)
     explanations: list[Explanation] = []
@@ -254,29 +252,6 @@ def _in_portions(
     return histories, case, explanations
 
 
-def _read(
-    snapshot: Snapshot,
-    log: PartitionLog,
-    case: Case,
-    groups: Collection[str] | Portion | None,
-    deletions: Deletions | None,
-    texts: PackedTexts | None = None,
-    *,
-    on_damage: OnDamage,
-    damage: list[Damage],
-) -> PartitionHistory:
-    return read_history(
-        log,
-        case.profile,
-        groups=groups,
-        deletions=deletions,
-        topic_names=snapshot.topic_names,
-        texts=texts,
-        on_damage=on_damage,
-        damage=damage,
-    )
-
-
 def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:
     # A copy may be older than the clock: ages are those at the newest record that was written anywhere, or at the
     # capture, where it is known.
@@ -293,12 +268,14 @@ def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation
     found = []
     for group in groups:
         for one in _of_group(group, case):
+            one.group_id, one.offsets_partition = group.group_id, group.offsets_partition
             find_points(group, one)
             found.append(one)
     return found
 
 
 def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Explanations that need not name the group themselves."""
     yield from explain_losses(group, case)
     yield from explain_cleaned(group, case)
     yield from explain_moves(group, case)

@@ -56,12 +56,9 @@ def explain_leftovers(history: PartitionHistory, log: PartitionLog, case: Case) 
             "No transaction hangs: these have their end markers.",
         ],
         now=[
-            *([bug.advice] if bug is not None else []),
-            *(
-                []
-                if bug is not None
-                else ["Let the cleaner of this release run: it removes what an older one has left (log-cleaner.log)."]
-            ),
+            bug.advice
+            if bug is not None
+            else "Let the cleaner of this release run: it removes what an older one has left (log-cleaner.log).",
             "Until then a load reads all of it: regroup loads SNAPSHOT; without it: regroup compact SNAPSHOT",
         ],
         bug=None if bug is None else bug.id,

@@ -96,9 +96,10 @@ def _refused(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
     verdict += " All groups of the partition are affected."
     if stop.record_offset is None:
         code, not_this = "load-never-ends", "Restarting the broker does not help: the next load reads the same files."
-        verdict = f"Kafka {release} never ends loading offsets partition {number}, and all partitions queued behind "
-        "it wait: "
-        verdict += f"after record {place.record_offset - 1} {stop.detail}."
+        verdict = (
+            f"Kafka {release} never ends loading offsets partition {number}, and all partitions queued behind it wait: "
+            f"after record {place.record_offset - 1} {stop.detail}."
+        )
     return Explanation(
         code,
         Severity.CRITICAL,

@@ -12,8 +12,7 @@ from coordinator_core.history.model import Certainty, ChangeKind, End, EndKind, 
 from coordinator_core.history.signs import has_reached
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
@@ -22,7 +21,6 @@ from coordinator_core.rules.topics import Topics
 REMOVED = frozenset({"offsets-deleted", "offsets-expired", "offsets-expired-while-active", "tombstones-without-a-rule"})
 """Codes of acts that took offsets of topics that are still there."""
 TOPIC_DELETED = "topic-deleted"
-_SHOWN = 8
 _WHAT = {
     EndKind.EXPIRY: "expired",
     EndKind.DELETE_GROUPS: "went with a DeleteGroups request",
@@ -99,7 +97,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         f"{moment(first.place.timestamp_ms)}: {end.why}."
     )
     if kind is EndKind.EXPIRY and bug is None and had_members and not any(one.subscribed for one in removals):
-        dropped = ", ".join(sorted({one.offset_key.topic for one in removals})[:_SHOWN])
+        dropped = ", ".join(sorted({one.offset_key.topic for one in removals})[:SHOWN])
         verdict += f" The group lived, but no member subscribed to {dropped} then."
     if bug is not None:
         has_bug = BUGS[bug].fits(case.profile.release)
@@ -155,8 +153,6 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         severity=severity,
         verdict=verdict,
         at_ms=first.place.timestamp_ms,
-        group_id=group.group_id,
-        offsets_partition=group.offsets_partition,
         events=_sequence(group, removals, [*read_again, *skipped]),
         evidence=[
             Event(
@@ -165,7 +161,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
                 f"{removal.value.committed_offset} (record {removal.value.record_offset}, committed "
                 f"{moment(removal.value.commit_timestamp_ms)})",
             )
-            for removal in removals[:_SHOWN]
+            for removal in removals[:SHOWN]
         ],
         not_this=_not_this(end, case),
         now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost)),
@@ -202,7 +198,7 @@ def _sequence(
             f"{removal.offset_key.topic}-{removal.offset_key.partition} is committed again at "
             f"{version.first.committed_offset}, {abs(by):,} " + ("further" if by > 0 else "back"),
         )
-        for removal, version in begun[:_SHOWN]
+        for removal, version in begun[:SHOWN]
         for by in (version.first.committed_offset - removal.value.committed_offset,)
     ]
     return sorted(events, key=lambda event: event.place.record_offset)

@@ -19,13 +19,10 @@ from coordinator_core.history.signs import (
     storm_of,
 )
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
 from coordinator_core.rules.model import THRESHOLDS, Severity
-
-_SHOWN = 8
 
 
 def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -85,35 +82,28 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
         Severity.WARNING,
         verdict,
         begin.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(change) for change in best[:_SHOWN]],
+        events=[step(change) for change in best[:SHOWN]],
         evidence=[step(best[0]), step(best[-1])],
         not_this=["The coordinator did not move: it would not rebalance a group."]
         if begin.leader_epoch == end.leader_epoch
         else [],
         now=[
-            *(
-                ["Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it."]
-                if 2 * len(kept) > len(best)
-                else []
+            *when(
+                2 * len(kept) > len(best),
+                "Look for topics that are made or deleted all the time and match a subscribed pattern; narrow it.",
             ),
-            *([POLL_LIMIT_REMEDY] if poll_limit else []),
-            *(
-                ["Keep the consumer open between batches: each start waits for group.initial.rebalance.delay.ms (3 s)."]
-                if is_job and not poll_limit
-                else []
+            *when(poll_limit, POLL_LIMIT_REMEDY),
+            *when(
+                is_job and not poll_limit,
+                "Keep the consumer open between batches: each start waits for group.initial.rebalance.delay.ms (3 s).",
             ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
             "restarts.",
             "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
-            *(
-                [
-                    "Of Connect: a worker that is back within scheduled.rebalance.max.delay.ms (5 min) keeps its tasks "
-                    "(connect.protocol=sessioned)."
-                ]
-                if is_connect
-                else []
+            *when(
+                is_connect,
+                "Of Connect: a worker that is back within scheduled.rebalance.max.delay.ms (5 min) keeps its tasks "
+                "(connect.protocol=sessioned).",
             ),
             f"See them: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
         ],
@@ -137,14 +127,12 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
             )
             + told_by_poll_limit(group, one.name),
             begin.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
-            events=[step(change) for change in one.joins[:_SHOWN]],
-            evidence=[step(change) for change in one.joins[:_SHOWN]],
+            events=[step(change) for change in one.joins[:SHOWN]],
+            evidence=[step(change) for change in one.joins[:SHOWN]],
             until_ms=end.timestamp_ms,
             not_this=["It was no deployment: the other members stayed."],
             now=[
-                *([POLL_LIMIT_REMEDY] if told_by_poll_limit(group, one.name) else []),
+                *when(told_by_poll_limit(group, one.name), POLL_LIMIT_REMEDY),
                 "Look at that client: max.poll.interval.ms against its slowest batch, session.timeout.ms against its "
                 "pauses, restarts by its supervisor.",
                 "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
@@ -170,9 +158,7 @@ def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
         Severity.WARNING,
         verdict,
         found.close[0].place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in found.changes[:_SHOWN]],
+        events=[step(one) for one in found.changes[:SHOWN]],
         evidence=[step(found.close[0])],
         now=[
             "Look at why that process ends: its log before each restart, probes that fail, out of memory."
@@ -199,15 +185,13 @@ def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
     idle = sorted(_unowned(group, change, {topic for topics in kinds for topic in topics}))
     verdict = f"Members of {group.group_id} fall into {len(kinds)} classes with different topics: {told}."
     if idle:
-        verdict += f" {count(len(idle), 'partition')} have no owner: {', '.join(f'{t}-{p}' for t, p in idle[:_SHOWN])}."
+        verdict += f" {count(len(idle), 'partition')} have no owner: {', '.join(f'{t}-{p}' for t, p in idle[:SHOWN])}."
     yield Explanation(
         "mixed-subscriptions",
         Severity.WARNING,
         verdict,
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in group.changes[-_SHOWN:] if one.members],
+        events=[step(one) for one in group.changes[-SHOWN:] if one.members],
         evidence=[step(change)],
         not_this=["It is no bug of the broker: the members' own assignor gave the partitions out."]
         if change.kind is ChangeKind.GENERATION
@@ -234,7 +218,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
     known = bool(static) and bug.fits(case.profile.release)
     who = (static or idle)[0]
     verdict = (
-        f"{group.group_id} is Stable, but nobody owns {', '.join(f'{t}-{p}' for t, p in unowned[:_SHOWN])}: "
+        f"{group.group_id} is Stable, but nobody owns {', '.join(f'{t}-{p}' for t, p in unowned[:SHOWN])}: "
         f"{name_of(who)} subscribes to it and was given nothing in generation {change.generation}."
     )
     if known:
@@ -244,8 +228,6 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
         Severity.CRITICAL,
         verdict,
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for one in group.changes[-4:]],
         evidence=[step(change)],
         not_this=["There are not too few partitions: some have no owner."],
@@ -256,7 +238,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
                 if who.instance_id is not None
                 else "removeMembersFromConsumerGroup."
             ),
-            *([bug.remedy] if known else []),
+            *when(known, bug.remedy),
         ],
         bug=bug.id if known else None,
     )
@@ -278,7 +260,7 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
     newest = max(group.versions[OffsetKey(group.group_id, *one)][-1].last_place for one in lost)
     if newest > change.place:
         return  # Somebody commits them, from outside.
-    names = ", ".join(f"{topic}-{partition}" for topic, partition in lost[:_SHOWN])
+    names = ", ".join(f"{topic}-{partition}" for topic, partition in lost[:SHOWN])
     yield Explanation(
         "partitions-left-out",
         Severity.WARNING,
@@ -287,8 +269,6 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
         f"generation {before.generation} somebody did. Whoever assigned did not see them: its metadata were incomplete "
         "then (brokers that restarted), or the topic was made again with fewer partitions.",
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(before), step(change)],
         evidence=[step(change), Event(newest, "newest commit of them")],
         not_this=["There is no lack of members: each may own several partitions.", "No committed offset was lost."],
@@ -329,8 +309,6 @@ def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
         )
         + f" Idle: {', '.join(map(name_of, idle[:3]))}.",
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[step(change)],
         not_this=["No partition is without an owner: nothing is left unread by it."],
         now=[remedy],
@@ -360,8 +338,6 @@ def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
                 f"afterwards (record {after[0].place.record_offset}); offsets behind it are missing after a failover. "
                 f"This is {bug.id}.",
                 change.place.timestamp_ms,
-                group.group_id,
-                group.offsets_partition,
                 evidence=[step(change), Event(after[0].place, "commit of the same id")],
                 now=[bug.advice],
                 bug=bug.id,
@@ -378,7 +354,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
     since = rounds[-1].place.timestamp_ms if rounds else max(one.last.commit_timestamp_ms for one in held.values())
     until = case.due_ms(since)
     starts = ", ".join(
-        f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:_SHOWN]
+        f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:SHOWN]
     )
     yield Explanation(
         "connector-offsets-stay",
@@ -386,12 +362,10 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         f"A sink connector named {name}, also one that is created anew, starts from offsets committed before: "
         f"{starts}; they stay until about {moment(until)}.",
         since,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
             Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
             for key, one in held.items()
-        ][:_SHOWN],
+        ][:SHOWN],
         now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
     )
 
@@ -414,8 +388,6 @@ def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> It
         f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} stay "
         f"until about {moment(until)}; then a consumer starts from auto.offset.reset.",
         base,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for one in rounds[-3:]],
         evidence=[step(last)],
         now=["Start its consumers before that, or commit the offsets again: that starts the time anew."],

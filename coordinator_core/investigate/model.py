@@ -9,7 +9,9 @@ from typing import NamedTuple
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
-from coordinator_core.history.model import Deletions, Place
+from coordinator_core.history.model import Change, ChangeKind, Deletions, Place
+from coordinator_core.history.signs import name_of
+from coordinator_core.investigate.words import count
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Profile
 from coordinator_core.rules.model import Severity
@@ -17,6 +19,18 @@ from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
 OVERTAKEN = "commit-overtaken"
+SHOWN = 8
+"""Most records and names of one kind in an explanation."""
+USUAL = 20
+"""Commits in a row that make a rhythm, and times its step that are out of it."""
+_MEMBERS_SHOWN = 3
+_WHAT = {
+    ChangeKind.GENERATION: "generation {}",
+    ChangeKind.EPOCH: "group epoch {}",
+    ChangeKind.EMPTY: "group becomes Empty, generation {}",
+    ChangeKind.DELETED: "group is deleted, generation {}",
+    ChangeKind.REFUSED: "record is refused",
+}
 AT_END = frozenset(
     {
         "batch-larger-than-load-buffer",
@@ -71,6 +85,20 @@ class Event(NamedTuple):
 
     place: Place
     text: str
+
+
+def step(change: Change) -> Event:
+    """A change of a group by its record: members that came and went, and why an epoch was bumped."""
+    text = _WHAT[change.kind].format(change.generation)
+    if change.members:
+        text += f", {count(len(change.members), 'member')}"
+    for name, members in (("joined", change.joined), ("left", change.left)):
+        if members:
+            more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
+            text += f"; {name}: {', '.join(map(name_of, members[:_MEMBERS_SHOWN]))}{more}"
+    if change.kind is ChangeKind.EPOCH and change.cause:
+        text += f"; cause: {change.cause}"
+    return Event(change.place, text)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, 
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.backwards import explain_back
-from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
+from coordinator_core.investigate.model import OVERTAKEN, SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.shifts import (
     by_request,
     by_time,
@@ -21,10 +21,9 @@ from coordinator_core.investigate.shifts import (
     who,
 )
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were, when
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 
@@ -41,9 +40,9 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     }
     resets = moves.pop(MoveKind.RESET, [])
     after = {id(one): two for versions in group.versions.values() for one, two in pairwise(versions)} if resets else {}
-    for _, some in by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
+    for some in by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
         yield _reset(group, some)
-    for _, some in by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
+    for some in by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
         yield _reset_overwritten(group, some, after[id(some[0].after)])
     yield from explain_back(group, moves)
     jumped = moves.get(MoveKind.JUMPED, ())
@@ -54,7 +53,7 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _paused(group, some)
     for some in by_time(move for move in others if not _is_pause(move, case)):
         yield _jumped(group, some, case)
-    for _, some in by_request(moves.get(MoveKind.SKIPPED, ())):
+    for some in by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
     if shared := [one for one in rivals if one.key not in taken.keys]:
         yield _rivals(group, shared)
@@ -76,11 +75,9 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
         f"{held.record_offset} was written after the transaction's record {value.record_offset}. Age is decided by the "
         "commit, not by the end marker.",
         first.marker.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
             event
-            for one in found[:_SHOWN]
+            for one in found[:SHOWN]
             for event in (
                 Event(
                     one.version.place,
@@ -154,8 +151,6 @@ def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Ve
         f"{following.first.committed_offset} (record {following.place.record_offset}): it was running all the time. "
         f"It is no member of the group, so the coordinator did not refuse the reset. {count(len(moves), 'partition')}.",
         put.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=sequence_of(group, moves),
         evidence=[*events_of(moves), Event(following.place, f"{following.first.committed_offset}, {who(following)}")],
         not_this=["Nothing was read again: a running consumer does not look at committed offsets."],
@@ -314,16 +309,14 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
         f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
         f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(writers)}." + (TWO_SYNCS if are_syncs else ""),
         first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[
             Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}, by {who(turn.version)}")
-            for turn in turns[:_SHOWN]
+            for turn in turns[:SHOWN]
         ],
         evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
         not_this=["It is no reset and no reprocessing: both sequences go on where they were."],
         now=[
-            *([ONE_WAY] if are_syncs else []),
+            *when(are_syncs, ONE_WAY),
             "Find the second client of this group id: one that uses assign(), runs in another environment, or was "
             "left behind by a deployment; give it a group id of its own.",
             "Until then a restart may begin at either of both offsets.",
@@ -356,21 +349,19 @@ def _trespass(group: GroupHistory) -> Explanation:
         Severity.WARNING,
         verdict,
         first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
             Event(
                 one.place,
                 f"{one.key.topic}-{one.key.partition}: {one.committed}, in one request with what {one.by.member_id} "
                 "owns",
             )
-            for one in group.trespasses[:_SHOWN]
+            for one in group.trespasses[:SHOWN]
         ],
         not_this=["It was no zombie of an old generation: the coordinator refuses those."],
         now=[
             "Let the client commit what it still owns only: drop stored offsets in onPartitionsRevoked, and do not "
             "commit a map of all partitions that it ever read.",
-            *([f"Put the offsets back while the consumers are stopped: {from_file(group.group_id)}"] if behind else []),
+            *when(behind, f"Put the offsets back while the consumers are stopped: {from_file(group.group_id)}"),
         ],
         restore=behind,
         until_ms=group.trespasses[-1].place.timestamp_ms,

@@ -8,8 +8,7 @@ from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.cutoffs import cut_off_of
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.silences import USUAL
+from coordinator_core.investigate.model import USUAL, Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, moment
 from coordinator_core.rules.model import Severity
 
@@ -58,17 +57,12 @@ def _stopped(
         evidence=[Event(place, "newest commit")],
         not_this=["No member left: the group had none.", "No committed offset was lost."],
         now=[
-            *(
-                [
-                    "Compare with the group in the other cluster: "
-                    + consumer_groups(group.group_id, "--describe")
-                    + ". If it goes on there, look at MirrorCheckpointConnector: a task that was restarted translates "
-                    "offsets only that are newer than its restart (before 3.7.1 and 3.8.0: KAFKA-15905); a group that "
-                    "is behind by more than that is synced again once it has caught up.",
-                ]
-                if is_mirror
-                else ["Look whether that job runs: as it joins no group, nothing but its commits shows it here."]
-            ),
+            f"Compare with the group in the other cluster: {consumer_groups(group.group_id, '--describe')}. If it goes "
+            "on there, look at MirrorCheckpointConnector: a task that was restarted translates offsets only that are "
+            "newer than its restart (before 3.7.1 and 3.8.0: KAFKA-15905); a group that is behind by more than that is "
+            "synced again once it has caught up."
+            if is_mirror
+            else "Look whether that job runs: as it joins no group, nothing but its commits shows it here.",
             "Without --group: did commits of other groups from there stop at that time, too?",
         ],
     )

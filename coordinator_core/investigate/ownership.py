@@ -11,13 +11,11 @@ from coordinator_core.durations import span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 _RECONCILED_MS = 600_000
 """A member that polls gives up partitions within seconds."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -58,10 +56,8 @@ def _two_owners(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Expla
         Severity.INFO if after is not None else Severity.CRITICAL,
         verdict,
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for one in rounds if one.place <= change.place][-3:],
-        evidence=[step(one) for one, _ in found[:_SHOWN]],
+        evidence=[step(one) for one, _ in found[:SHOWN]],
         not_this=[
             "It is no zombie: both are members of that generation.",
             "It is no bug of the broker: the leader of the group gave the partitions out, by the members' assignor.",
@@ -92,10 +88,8 @@ def _moved_at_once(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Ex
         "A cooperative member reads on while it rebalances, so records of that moment are processed by both, and its "
         "last commit may be refused.",
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(before), step(change)],
-        evidence=[step(one) for _, one, _ in found[:_SHOWN]],
+        evidence=[step(one) for _, one, _ in found[:SHOWN]],
         not_this=[
             "It is no zombie: both are members of that generation.",
             "It is as it should be where the old owner had lost its partitions before (onPartitionsLost in its log).",
@@ -196,12 +190,10 @@ def _guest(
         f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
         f"{version.last.committed_offset}. What it read, {read:,} records, the group's application did not.",
         joined.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(joined), step(left)],
         evidence=[
             Event(one.place, f"{owned.topic}-{owned.partition}: {one.last.committed_offset}, by {who}")
-            for owned, one in committed[:_SHOWN]
+            for owned, one in committed[:SHOWN]
         ],
         not_this=["It was no deployment: the other members were there before it, and stayed."],
         now=[
@@ -244,13 +236,11 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
             f"{moment(since.place.timestamp_ms)}: what tools show as its lag there grows, and nobody is to read it. "
             f"They stay until about {moment(until)}.",
             since.place.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
             events=[step(one) for one in (*rounds[: rounds.index(since)][-1:], since)],
             evidence=[
                 Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
                 for key, one in held.items()
-            ][:_SHOWN],
+            ][:SHOWN],
             not_this=["No consumer is stuck: none is to read that topic."],
             now=[
                 f"Remove them, if the topic was left on purpose: "

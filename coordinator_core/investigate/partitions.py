@@ -14,8 +14,8 @@ from coordinator_core.groups.model import Transaction, TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
 from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, count, moment, when
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import OFFSETS_TOPIC, Codec, PartitionLog
 from coordinator_core.rules.model import THRESHOLDS, Severity
@@ -31,7 +31,6 @@ _STORM_MS = 60_000
 _SEGMENTS_EMPTY = 3
 _LEADERS = 6
 """Changes of the leader epoch in an hour: a rolling restart makes two."""
-_SHOWN = 8
 _CLOSED = 2
 """Segments besides the one that is written to."""
 _MAX_MESSAGE_BYTES = 1_048_588
@@ -302,7 +301,7 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 first.place,
                 evidence=[
                     Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a write")
-                    for one in history.leaders[:_SHOWN]
+                    for one in history.leaders[:SHOWN]
                 ],
                 until_ms=history.leaders[-1].place.timestamp_ms,
                 not_this=["The groups did not cause it: leaders are elected by the controller."],
@@ -389,7 +388,7 @@ def _cleaner_stopped(history: PartitionHistory, log: PartitionLog, case: Case) -
         now=[
             "Look for a dead cleaner thread in log-cleaner.log of the leader (uncleanable-partitions-count); restart "
             "the broker, which starts the thread again, and see whether it dies at the same segment.",
-            *([bug.advice] if hit else []),
+            *when(hit, bug.advice),
             "What compaction would leave: regroup stats SNAPSHOT",
         ],
         bug=bug.id if hit else None,
@@ -459,7 +458,6 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
             f"{live:,} of {total:,} records would stay after compaction"
         )
         verdict += "." if cleaned else ", and none was ever removed: no cleaner has run here."
-        cleaner = ["Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."]
         yield _partition(
             "heavy-writer",
             Severity.WARNING,
@@ -467,15 +465,17 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
             history,
             now=[
                 "Commit less often: by time or after a batch of records, not after each one.",
-                *([] if cleaned else cleaner),
+                *when(
+                    not cleaned, "Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."
+                ),
                 "What compaction would leave: regroup stats SNAPSHOT",
             ],
             group_id=group.group_id,
         )
 
 
-def explain_cluster(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
-    """Facts that show only across partitions: split groups, families of one-shot groups, the retention in force."""
+def explain_cluster(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    """Facts that show only across partitions: split groups, families of one-shot groups."""
     yield from _split(histories)
     yield from _families(histories)
 
@@ -494,7 +494,7 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
     if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
         yield _copied(copied)
         split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
-    for group_id, groups in list(split.items())[:_SHOWN]:
+    for group_id, groups in list(split.items())[:SHOWN]:
         places = sorted((_last_place(group) for group in groups), key=lambda place: place.timestamp_ms)
         newest = places[-1]
         yield Explanation(
@@ -544,7 +544,7 @@ def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
         newest.timestamp_ms,
         group_id,
         newest.offsets_partition,
-        evidence=[Event(place, "newest record there") for place in places][:_SHOWN],
+        evidence=[Event(place, "newest record there") for place in places][:SHOWN],
         not_this=[
             "The number of offsets partitions was not changed (KIP-895): then a group goes on in its new partition "
             "only, with the same offset keys.",
@@ -589,7 +589,7 @@ def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
             f"{family.size_bytes / max(1, total):.0%} of the bytes; each start of that application leaves one for the "
             "retention time.",
             family.groups[-1].first_ms,
-            evidence=[Event(_first_place(group), group.group_id) for group in born[:_SHOWN]],
+            evidence=[Event(_first_place(group), group.group_id) for group in born[:SHOWN]],
             now=[
                 "Give the application a fixed group.id; if it needs none, read with assign() and without commits.",
                 f"Remove the old ones: {consumer_groups(born[0].group_id, '--delete')} (--group is repeatable)",

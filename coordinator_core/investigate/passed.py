@@ -9,8 +9,7 @@ from coordinator_core.durations import span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import USUAL, Event, Explanation, step
 from coordinator_core.investigate.words import consumer_groups, count, moment, records
 from coordinator_core.rules.model import Severity
 
@@ -19,8 +18,6 @@ _STARTS = 3
 _CLOSING_MS = 10_000
 """A consumer commits and leaves in one go; the rebalance that its leaving makes is written within so many
 milliseconds."""
-_USUAL = 20
-"""Commits in a row that make a rhythm, and times its step that are out of it."""
 _POLL = 500
 """Default of ``max.poll.records``: what one poll may have handed out."""
 
@@ -58,7 +55,7 @@ def _passed(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Change
         began = versions[first]
         stood = began.still or began.last_place
         usual = (stood.timestamp_ms - began.place.timestamp_ms) / began.commits
-        if began.commits < _USUAL or after.place.timestamp_ms - stood.timestamp_ms < _USUAL * usual:
+        if began.commits < USUAL or after.place.timestamp_ms - stood.timestamp_ms < USUAL * usual:
             continue  # It is a quiet partition: who came and went had nothing to read.
         closing = next((one for one in rounds if one.place > after.place), None)
         if closing is None or closing.place.timestamp_ms - after.place.timestamp_ms > _CLOSING_MS:
@@ -90,8 +87,6 @@ def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
         "processed, unless nothing was there to read until then."
         + (f" {len(found)} such partitions." if len(found) > 1 else ""),
         place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[*map(step, one.left[:3]), Event(place, f"{name}: {committed}"), step(one.closing)],
         evidence=[Event(one.stood, f"{name}: {one.value}"), Event(place, f"{name}: {committed}"), step(one.closing)],
         not_this=[

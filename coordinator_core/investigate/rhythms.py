@@ -10,8 +10,7 @@ from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
 from coordinator_core.investigate.fleets import new_instances_of
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
@@ -20,7 +19,6 @@ _OFF = 0.2
 """Share of its step that a rhythm may be off."""
 _SWINGS = 6
 _LARGE = 3
-_SHOWN = 8
 _STREAMS = "stream"
 """The assignor of Kafka Streams."""
 
@@ -64,7 +62,7 @@ def _regular(group: GroupHistory, run: Sequence[Change]) -> Explanation:
         f"to {moment(last.timestamp_ms)}, and nobody joined or left: a member asks for it by its clock"
     )
     if changed:
-        verdict += f", as the topics that match its subscription change ({', '.join(sorted(changed)[:_SHOWN])})."
+        verdict += f", as the topics that match its subscription change ({', '.join(sorted(changed)[:SHOWN])})."
         now = ["Narrow the pattern, so that topics which others make and delete do not match."]
     elif is_streams:
         verdict += (
@@ -93,9 +91,7 @@ def _regular(group: GroupHistory, run: Sequence[Change]) -> Explanation:
         Severity.WARNING if len(run) > 2 * _IN_A_ROW else Severity.INFO,
         verdict,
         first.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in run[:_SHOWN]],
+        events=[step(one) for one in run[:SHOWN]],
         evidence=[step(run[1]), step(run[-1])],
         not_this=["No member crashed or was put out: all of them stayed.", "The coordinator asks for no rebalance."],
         now=now,
@@ -150,9 +146,7 @@ def _scaled(group: GroupHistory, rounds: Sequence[Change], turns: Sequence[Chang
         f"{count(sum(len(one.joined) for one in within), 'join')}. An autoscaler that follows the lag does this: each "
         "change stops the group, its lag grows, and the scaler answers.",
         first.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in turns[:_SHOWN]],
+        events=[step(one) for one in turns[:SHOWN]],
         evidence=[
             Event(one.place, f"generation {one.generation}: {count(len(one.members), 'member')}") for one in turns
         ],

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Move, has_reached
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
 from coordinator_core.investigate.words import count, from_file
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 
-
-def by_request(moves: Iterable[Move]) -> list[tuple[int, list[Move]]]:
-    found: dict[int, list[Move]] = {}
-    for move in moves:
-        found.setdefault(move.after.place.timestamp_ms, []).append(move)
-    return sorted(found.items())
+def by_request(moves: Iterable[Move]) -> Iterator[list[Move]]:
+    """Moves of one time together: those of one request have one."""
+    return (list(some) for _, some in groupby(sorted(moves, key=_time_of), _time_of))
 
 
 def by_time(moves: Iterable[Move]) -> list[list[Move]]:
@@ -52,7 +48,7 @@ def events_of(moves: Sequence[Move]) -> list[Event]:
             f"{move.before.last.record_offset}) to {move.after.first.committed_offset}"
             + (f", by {who(move.after)}" if move.after.member is not None else ""),
         )
-        for move in moves[:_SHOWN]
+        for move in moves[:SHOWN]
     ]
 
 
@@ -89,8 +85,6 @@ def explanation(
         severity,
         verdict,
         moves[0].after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=sequence_of(group, moves),
         evidence=events_of(moves),
         now=[one for one in now if first or from_file(group.group_id) not in one],

@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import count, moment
+from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation
+from coordinator_core.investigate.words import count, moment, when
 from coordinator_core.rules.model import Severity
 
-USUAL = 20
-"""Commits in a row that make a rhythm, and times its step that are out of it."""
-_SHOWN = 8
 _AT_LEAST_TWO = 2
 
 
@@ -82,8 +79,8 @@ def _has_left(group: GroupHistory) -> bool:
 
 
 def _names(groups: Sequence[_Rhythm]) -> str:
-    more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
-    return ", ".join(one.group.group_id for one in groups[:_SHOWN]) + more
+    more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
+    return ", ".join(one.group.group_id for one in groups[:SHOWN]) + more
 
 
 _NOW = (
@@ -113,19 +110,18 @@ def _silent(history: PartitionHistory, stopped: Sequence[_Rhythm], until_ms: int
         history.offsets_partition,
         evidence=[
             Event(place, "last record of the partition"),
-            *(Event(one.last.last_place, f"newest commit of {one.group.group_id}") for one in stopped[:_SHOWN]),
+            *(Event(one.last.last_place, f"newest commit of {one.group.group_id}") for one in stopped[:SHOWN]),
         ],
         not_this=["It is no rebalance and nobody left: that would be in the log.", "No committed offset was lost."],
         now=[
             _NOW,
             "Look at its coordinator, the leader: a load that does not end (COORDINATOR_LOAD_IN_PROGRESS), a full or "
             "read-only disk, NotEnoughReplicasException in its log.",
-            *(
-                []
-                if several
-                else ["One group may have had nothing to commit: compare with the ends of its topics (capture)."]
+            *when(
+                not several,
+                "One group may have had nothing to commit: compare with the ends of its topics (capture)."
                 if len(stopped) == 1
-                else ["Compare with the time at which the files of the log were copied."]
+                else "Compare with the time at which the files of the log were copied.",
             ),
         ],
         capture=[

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from coordinator_core.durations import span
 from coordinator_core.history.model import GroupHistory
 from coordinator_core.history.signs import AGAIN, Stand, name_of, stands_of
-from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, records, tool
 from coordinator_core.rules.model import Severity
-
-_SHOWN = 8
 
 
 def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
@@ -31,8 +29,6 @@ def explain_held_up(group: GroupHistory) -> Iterator[Explanation]:
         f"Consumer does, and the record at offset {value} is not done for "
         f"{span(first.lasted_ms)}. {count(len(found), 'such partition')}.",
         since.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=_events(found),
         not_this=[
             "The partition is not quiet, and the client not stuck: what it has done changes.",
@@ -59,7 +55,7 @@ def explain_standstills(groups: Sequence[GroupHistory], case: Case) -> Iterator[
 def _events(found: Sequence[Stand]) -> list[Event]:
     return [
         event
-        for one in found[:_SHOWN]
+        for one in found[:SHOWN]
         for event in (
             Event(one.since, f"{one.name}: {one.version.last.committed_offset}, first"),
             Event(one.version.last_place, f"{one.name}: {one.version.last.committed_offset}, newest"),

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import Case, Explanation
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool
+from coordinator_core.investigate.model import SHOWN, Case, Explanation, step
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _CHANGES = 3
 """Changes of the assignor from which on it is no upgrade."""
 _LONG_MS = THRESHOLDS["stopped_ms"].default
-_SHOWN = 8
 
 
 def explain_subscriptions(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -58,8 +56,6 @@ def _not_applied(group: GroupHistory, rounds: Sequence[Change], case: Case) -> I
         f"{change.generation}. A static member that takes its place again makes no rebalance, and what it subscribes "
         "to is looked at in the next one only." + (f" This is {bug.id}." if known else ""),
         change.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[step(change)],
         not_this=[
             "The new configuration is there: the member's subscription has the topic.",
@@ -99,7 +95,7 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         Severity.WARNING,
         f"No member of {group.group_id} owns anything since generation {last.generation} at "
         f"{moment(last.place.timestamp_ms)}, although {count(len(last.members), 'member')} "
-        f"{'subscribes' if len(last.members) == 1 else 'subscribe'} to {', '.join(topics[:_SHOWN])}: "
+        f"{'subscribes' if len(last.members) == 1 else 'subscribe'} to {', '.join(topics[:SHOWN])}: "
         + (
             f"nobody reads {count(len(held), 'partition')} that it had committed. "
             if held
@@ -108,8 +104,6 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         + "Whoever assigned saw no partitions of these topics: its metadata were incomplete then (brokers that "
         "restarted), there is no such topic, or it may not describe it (ACLs).",
         last.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for one in rounds_of(group)[-3:]],
         evidence=[step(last)],
         not_this=["The group does not hang: this generation was completed.", "No committed offset was lost."],
@@ -150,22 +144,17 @@ def _assignors(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explan
             else ""
         ),
         after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for turn in turns[:3] for one in turn],
-        evidence=[step(one) for _, one in turns[:_SHOWN]],
+        evidence=[step(one) for _, one in turns[:SHOWN]],
         until_ms=turns[-1][1].place.timestamp_ms,
         not_this=["It is no bug of the broker: it takes an assignor that all members offer."],
         now=[
             "Set partition.assignment.strategy alike in all clients of the group; finish the rolling change, or take "
             "it back.",
-            *(
-                [
-                    "Change to cooperative-sticky in two rounds: first [cooperative-sticky, range] everywhere, then "
-                    "without range."
-                ]
-                if is_mixed
-                else []
+            *when(
+                is_mixed,
+                "Change to cooperative-sticky in two rounds: first [cooperative-sticky, range] everywhere, then "
+                "without range.",
             ),
         ],
     )

@@ -9,8 +9,7 @@ from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
 from coordinator_core.history.signs import pattern_of
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import Event, Explanation, step
 from coordinator_core.investigate.words import count, from_file, moment
 from coordinator_core.rules.model import Severity
 
@@ -20,7 +19,6 @@ _SEPARATORS = "-_.:"
 _VERSION = re.compile(r"[-_.:]?v?\d+$", re.IGNORECASE)
 _MOST = 100
 """Most groups with the same topics: of more, nothing tells which one took over from which."""
-_SHOWN = 8
 
 
 def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:

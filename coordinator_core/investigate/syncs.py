@@ -10,12 +10,10 @@ from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment
+from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, when
 from coordinator_core.rules.model import Severity
 
-_SHOWN = 8
 ONE_WAY = (
     "Let the sync run in one direction: the cluster where a group runs is no target for it. There set "
     "sync.group.offsets.enabled=false, or leave the group out (groups.exclude of MirrorCheckpointConnector)."
@@ -37,7 +35,7 @@ def _who(version: Version) -> str:
 def _events(found: Sequence[Takeover]) -> list[Event]:
     return [
         event
-        for one in found[: _SHOWN // 2]
+        for one in found[: SHOWN // 2]
         for event in (
             Event(one.own.last_place, f"{one.name}: {one.own.last.committed_offset}, by {_who(one.own)}"),
             Event(one.put.place, f"{one.name}: {one.put.first.committed_offset}, set from outside"),
@@ -75,15 +73,12 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
         for key, committed in newest.items()
         if key in standing and standing[key].last.committed_offset < committed
     }
-    put_back = [f"Stop the consumers and put the group's own offsets back: {from_file(group.group_id)}"]
     sequence = [*map(step, group.changes[-4:]), *_events(found)]
     return Explanation(
         "offsets-set-again-and-again" if is_job else "synced-over-own-commits",
         Severity.WARNING,
         verdict,
         moments[0],
-        group.group_id,
-        group.offsets_partition,
         events=sorted(sequence, key=lambda event: event.place.record_offset),
         evidence=_events(found),
         not_this=[
@@ -95,7 +90,7 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
             "alterConsumerGroupOffsets for this group."
             if is_job
             else ONE_WAY,
-            *(put_back if restore else []),
+            *when(restore, f"Stop the consumers and put the group's own offsets back: {from_file(group.group_id)}"),
             f"See what stands now: {consumer_groups(group.group_id, '--describe', '--offsets')}",
         ],
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
@@ -115,8 +110,6 @@ def _reset_undone(group: GroupHistory, found: Sequence[Takeover]) -> Explanation
         f"again, by a step of {put.largest_step:,}: what sets these offsets all the time set them once more, as "
         f"MirrorMaker does (sync.group.offsets.enabled). {count(len({one.key for one in found}), 'partition')}.",
         put.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[
             Event(first.own.last_place, f"{first.name}: {first.own.last.committed_offset}, before"),
             Event(put.place, f"{first.name}: {put.first.committed_offset}, the reset"),

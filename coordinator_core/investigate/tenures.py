@@ -11,9 +11,8 @@ from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, step
+from coordinator_core.investigate.words import consumer_groups, count, moment, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
@@ -21,12 +20,9 @@ _TIMES = 4
 """Tenures of one length that are no accident."""
 _OVER = 1.2
 """Tenures that end by the limit are longer than it by less than this."""
-_USUAL = 20
-"""Commits in a row that make a rhythm, and times its step that are out of it."""
 _LATE_MS = 10 * MINUTE_MS
 _FASTER = 1.5
 """Times the pace of before at which a backlog is read."""
-_SHOWN = 8
 
 
 def poll_limit_of(group: GroupHistory, name: str) -> int | None:
@@ -87,13 +83,13 @@ def _waited(
     if not at:
         return None
     last, following = versions[at - 1], versions[at]
-    if last.commits < _USUAL or last.end is None or last.last_place > after.place or last.stood:
+    if last.commits < USUAL or last.end is None or last.last_place > after.place or last.stood:
         return None
     usual = (last.last_place.timestamp_ms - last.place.timestamp_ms) / (last.commits - 1)
     quiet = after.place.timestamp_ms - max(last.last_place.timestamp_ms, before.place.timestamp_ms)
     first_step = following.first.committed_offset - last.last.committed_offset
-    piled_up = pace_of(following) >= _FASTER * pace_of(last) or first_step > _USUAL * last.largest_step
-    is_late = quiet >= max(_LATE_MS, _USUAL * usual) and first_step >= 0 and pace_of(last) > 0
+    piled_up = pace_of(following) >= _FASTER * pace_of(last) or first_step > USUAL * last.largest_step
+    is_late = quiet >= max(_LATE_MS, USUAL * usual) and first_step >= 0 and pace_of(last) > 0
     return _Waited(key, last, member, following) if is_late and piled_up else None
 
 
@@ -104,7 +100,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
     stayed = {one.member_id for one in after.members} & {one.member_id for one in before.members}
     static = next((one for one in members if one.instance_id is not None), None)
     quiet = left.timestamp_ms - at.timestamp_ms
-    names = " and ".join(dict.fromkeys(map(name_of, members[:_SHOWN])))
+    names = " and ".join(dict.fromkeys(map(name_of, members[:SHOWN])))
     return Explanation(
         "left-long-after-last-commit",
         Severity.WARNING if quiet >= HOUR_MS else Severity.INFO,
@@ -112,34 +108,27 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
         f"{'was' if len(members) == 1 else 'were'} a member for {span(quiet)} more, until {moment(left.timestamp_ms)}: "
         f"{count(len(found), 'partition')} stood still, {newest.key.topic}-{newest.key.partition} at "
         f"{newest.last.last.committed_offset}, and had records waiting: whoever read on from there was "
-        f"{_faster(found):.1f} times as fast as before. What was processed in that time, if "
-        "anything, is processed again.",
+        f"{_faster(found):.1f} times as fast as before. What was processed in that time, if anything, is processed "
+        "again.",
         at.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(before), step(after)],
         evidence=[step(after)]
         + [
             event
-            for one in found[:_SHOWN]
+            for one in found[:SHOWN]
             for event in (_event(one.key, one.last), _event(one.key, one.after, first=True))
         ],
         not_this=[
             "No offset was lost or reset: it went on from the last commit.",
-            *(["The rest of the group was sound: others stayed."] if stayed else []),
+            *when(stayed, "The rest of the group was sound: others stayed."),
         ],
         now=[
             "Look at that process at the time of its last commit: it had died or hung, or read on and could not commit "
             "(a sink that fails, an offset that it never handed over).",
-            *(
-                [
-                    "A static member that is gone keeps its partitions until session.timeout.ms has passed: after a "
-                    "scale-down remove it: removeMembersFromConsumerGroup with instance id "
-                    f"{static.instance_id}."
-                ]
-                if static is not None
-                else ["Lower session.timeout.ms or max.poll.interval.ms: they say how long a dead member may stay."]
-            ),
+            "A static member that is gone keeps its partitions until session.timeout.ms has passed: after a scale-down "
+            f"remove it: removeMembersFromConsumerGroup with instance id {static.instance_id}."
+            if static is not None
+            else "Lower session.timeout.ms or max.poll.interval.ms: they say how long a dead member may stay.",
             f"Watch lag, not members: {consumer_groups(group.group_id, '--describe')}",
         ],
     )

@@ -22,7 +22,7 @@ from coordinator_core.history.model import (
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.losses import likeliest_end
-from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
@@ -32,7 +32,6 @@ _BEGIN_AGAIN_MS = 600_000
 """Time in which members find a coordinator that moved, join, and commit."""
 _GROUPS = 3
 _SHARE = 0.5
-_SHOWN = 8
 _SWEEPS_MS = 1_800_000
 """Ages that one sweep finds too old differ by less: ``offsets.retention.check.interval.ms`` is 10 minutes."""
 _REQUESTS = frozenset({EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE})
@@ -125,7 +124,7 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
     verdict = (
         f"{len({one.group_id for one in some})} of {count(known, 'group')} went back within "
         f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on, by commits of their own: "
-        f"{', '.join(dict.fromkeys(one.group_id or '' for one in some[:_SHOWN]))}."
+        f"{', '.join(dict.fromkeys(one.group_id or '' for one in some[:SHOWN]))}."
     )
     bug = None
     if moved:
@@ -155,8 +154,8 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
         verdict,
         first.at_ms,
         offsets_partition=first.offsets_partition,
-        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in moved[:_SHOWN]],
-        evidence=[one.evidence[0] for one in some[:_SHOWN] if one.evidence],
+        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in moved[:SHOWN]],
+        evidence=[one.evidence[0] for one in some[:SHOWN] if one.evidence],
         not_this=[
             "It is no trouble of one group or one client: look at what they have in common first.",
             "No tombstone is to blame: these offsets were neither expired nor deleted.",
@@ -293,11 +292,11 @@ def _lost_together(some: Sequence[_Loss], groups: int, known: int, leaders: Sequ
         verdict,
         first.at_ms,
         offsets_partition=first.group.offsets_partition,
-        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in stood[:_SHOWN]],
+        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in stood[:SHOWN]],
         evidence=[
             Event(one.removal.place, f"{one.group.group_id}: tombstone of {one.removal.offset_key.topic}")
             for one in {one.group.group_id: one for one in reversed(some)}.values()
-        ][-_SHOWN:],
+        ][-SHOWN:],
         not_this=["It is no trouble of one group: the same took the offsets of all of them."],
         now=[*now, "What each of them lost, and how to put it back: regroup investigate SNAPSHOT --group GROUP"],
     )
@@ -344,10 +343,9 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         verdict,
         first.at_ms,
         offsets_partition=first.group.offsets_partition,
-        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in moved[:_SHOWN]],
+        events=[Event(one.place, f"leader epoch {one.place.leader_epoch}") for one in moved[:SHOWN]],
         evidence=[
-            Event(one.change.place, f"{one.group.group_id}: generation {one.change.generation}")
-            for one in some[:_SHOWN]
+            Event(one.change.place, f"{one.group.group_id}: generation {one.change.generation}") for one in some[:SHOWN]
         ],
         not_this=["It is no trouble of one group: look at what they have in common first."],
         now=[now],

@@ -13,15 +13,13 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, records, were
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, records, were, when
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between
 
 _SEVERAL = 2
-_SHOWN = 8
 
 
 class _Held(NamedTuple):
@@ -90,11 +88,8 @@ def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
             yield _Held(key, version, start, end)
 
 
-def _explanation(
-    group: GroupHistory, held: Sequence[_Held], code: str, severity: Severity, verdict: str
-) -> Explanation:
-    newest = max(one.version.last_place.timestamp_ms for one in held)
-    return Explanation(code, severity, verdict, newest, group.group_id, group.offsets_partition)
+def _newest_ms(held: Sequence[_Held]) -> int:
+    return max(one.version.last_place.timestamp_ms for one in held)
 
 
 def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:
@@ -102,57 +97,56 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
         return
     unread, lag = sum(one.start - one.committed for one in held), sum(one.lag for one in held)
     first = held[0]
-    found = _explanation(
-        group,
-        held,
+    yield Explanation(
         "committed-below-log-start",
         Severity.WARNING,
         f"{count(len(held), 'committed offset')} of {group.group_id} lie below the log start: {first.name} at "
         f"{first.committed}, where the log begins at {first.start}. Retention removed {unread:,} records that the "
         f"group has not read; its real lag there is {lag:,}, not {lag + unread:,} as tools say that only look at "
         "the end.",
+        _newest_ms(held),
+        evidence=[
+            one.event(f"{one.committed} committed, log from {one.start} to {one.end}, lag {one.lag}")
+            for one in held[:SHOWN]
+        ],
+        not_this=[
+            "It is no backlog: what is counted below the log start cannot be read any more.",
+            *when(not lag, "The consumer is not stuck: there is nothing to read, so it commits nothing."),
+        ],
+        now=[
+            "Commit the log start, so that lag is counted from there (the group must have no members): "
+            + consumer_groups(
+                group.group_id, "--reset-offsets", "--to-earliest", "--topic", first.key.topic, "--execute"
+            ),
+            "If the records were needed: raise retention.ms of the topic above the longest time that the group is "
+            "stopped.",
+        ],
     )
-    found.evidence = [
-        one.event(f"{one.committed} committed, log from {one.start} to {one.end}, lag {one.lag}")
-        for one in held[:_SHOWN]
-    ]
-    found.not_this = ["It is no backlog: what is counted below the log start cannot be read any more."]
-    if not lag:
-        found.not_this.append("The consumer is not stuck: there is nothing to read, so it commits nothing.")
-    found.now = [
-        "Commit the log start, so that lag is counted from there (the group must have no members): "
-        + consumer_groups(group.group_id, "--reset-offsets", "--to-earliest", "--topic", first.key.topic, "--execute"),
-        "If the records were needed: raise retention.ms of the topic above the longest time that the group is stopped.",
-    ]
-    yield found
 
 
 def _one_too_many(group: GroupHistory, held: Sequence[_Held]) -> Explanation:
     """A lost tail is of another length in each partition."""
     first = held[0]
-    found = _explanation(
-        group,
-        held,
+    return Explanation(
         "committed-one-too-many",
         Severity.WARNING,
         f"{group.group_id} has committed one more than there is in {count(len(held), 'partition')}: {first.name} at "
         f"{first.committed}, where the log ends at {first.end}. Its client commits one too many (the position plus "
         "one, or the offset of the last record plus two): a consumer that starts from there skips the next record of "
         "each partition, or is out of range until there is one.",
+        _newest_ms(held),
+        evidence=[one.event(f"{one.committed} committed, log from {one.start} to {one.end}") for one in held[:SHOWN]],
+        not_this=[
+            "The partitions lost no records: what is lost is not one record in each.",
+            "No other process reset the group: its own commits say so.",
+        ],
+        now=[
+            "Commit the offset of the last record plus one, or position() as it is, which is that already.",
+            "Until then each rebalance skips a record; go one back while the consumers are stopped: "
+            + consumer_groups(group.group_id, "--reset-offsets", "--shift-by", "-1", "--all-topics", "--execute"),
+        ],
+        restore={one.key: one.end for one in held},
     )
-    found.evidence = [one.event(f"{one.committed} committed, log from {one.start} to {one.end}") for one in held]
-    found.evidence = found.evidence[:_SHOWN]
-    found.not_this = [
-        "The partitions lost no records: what is lost is not one record in each.",
-        "No other process reset the group: its own commits say so.",
-    ]
-    found.now = [
-        "Commit the offset of the last record plus one, or position() as it is, which is that already.",
-        "Until then each rebalance skips a record; go one back while the consumers are stopped: "
-        + consumer_groups(group.group_id, "--reset-offsets", "--shift-by", "-1", "--all-topics", "--execute"),
-    ]
-    found.restore = {one.key: one.end for one in held}
-    return found
 
 
 def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:
@@ -165,31 +159,29 @@ def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanat
     skipped = sum(one.committed - one.end for one in held)
     epoch = first.version.last.leader_epoch
     since = "without a leader epoch" if epoch is None else f"in leader epoch {epoch}"
-    found = _explanation(
-        group,
-        held,
+    yield Explanation(
         "committed-beyond-log-end",
         Severity.CRITICAL,
         f"{count(len(held), 'committed offset')} of {group.group_id} lie beyond the log end: {first.name} at "
         f"{first.committed}, committed {since} at {moment(first.version.last.commit_timestamp_ms)}, where the log ends "
         f"at {first.end}. The partition lost records or was made again; the next {skipped:,} records would be skipped, "
         "or lag is shown as negative until then.",
+        _newest_ms(held),
+        evidence=[
+            one.event(
+                f"{one.committed} committed, log from {one.start} to {one.end}, leader epoch "
+                f"{'-' if one.version.last.leader_epoch is None else one.version.last.leader_epoch}"
+            )
+            for one in held[:SHOWN]
+        ],
+        not_this=["The group is not ahead of its producers: no client can read what the log does not have."],
+        now=[
+            "Look for an unclean leader election, a truncation or a new topic of the same name at that time.",
+            "Stop the consumers, set the offsets to the log end (a running client does not go back by itself): "
+            + from_file(group.group_id),
+        ],
+        restore={one.key: one.end for one in held},
     )
-    found.evidence = [
-        one.event(
-            f"{one.committed} committed, log from {one.start} to {one.end}, leader epoch "
-            f"{'-' if one.version.last.leader_epoch is None else one.version.last.leader_epoch}"
-        )
-        for one in held[:_SHOWN]
-    ]
-    found.not_this = ["The group is not ahead of its producers: no client can read what the log does not have."]
-    found.now = [
-        "Look for an unclean leader election, a truncation or a new topic of the same name at that time.",
-        f"Stop the consumers, set the offsets to the log end (a running client does not go back by itself): "
-        f"{from_file(group.group_id)}",
-    ]
-    found.restore = {one.key: one.end for one in held}
-    yield found
 
 
 def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator[Explanation]:
@@ -223,9 +215,7 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     member = owners[first.key[1:]]
     quiet = newest[member.member_id] - first.since_ms
     again = f", was committed again {count(first.version.stood, 'time')}" if first.version.stood else ""
-    found = _explanation(
-        group,
-        stopped,
+    yield Explanation(
         "partition-stopped",
         Severity.WARNING,
         f"{count(len(stopped), 'partition')} did not go on in {group.group_id} while their owner goes on with "
@@ -236,15 +226,15 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
         else f"{were(len(stopped), 'partition')} not committed any more in {group.group_id} while their owner goes on "
         f"with others: {first.name} stays at {first.committed} since {moment(first.since_ms)}, {span(quiet)} before "
         f"the newest commit of {member.client_id} on {member.client_host}, and is {first.lag:,} behind.",
+        _newest_ms(stopped),
+        evidence=[one.event(f"{one.committed}, lag {one.lag}") for one in stopped[:SHOWN]],
+        not_this=["It is no dead consumer and no rebalance: its owner commits other partitions."],
+        now=[
+            "Look at that client for a paused partition, a record that fails again and again, or a worker that hangs; "
+            "a transaction that hangs in the topic holds read_committed consumers: kafka-transactions.sh find-hanging.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+        ],
     )
-    found.evidence = [one.event(f"{one.committed}, lag {one.lag}") for one in stopped[:_SHOWN]]
-    found.not_this = ["It is no dead consumer and no rebalance: its owner commits other partitions."]
-    found.now = [
-        "Look at that client for a paused partition, a record that fails again and again, or a worker that hangs; a "
-        "transaction that hangs in the topic holds read_committed consumers: kafka-transactions.sh find-hanging.",
-        f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
-    ]
-    yield found
 
 
 def _member_stopped(
@@ -253,35 +243,30 @@ def _member_stopped(
     """A member none of whose partitions goes on, while others of the group do."""
     last = max(held, key=lambda one: one.since_ms)
     member = owners[last.key[1:]]
-    found = _explanation(
-        group,
-        held,
+    return Explanation(
         "member-stopped",
         Severity.WARNING,
         f"{name_of(member)} is a member of {group.group_id} and goes on with none of its "
         f"{count(len(held), 'partition')} since {moment(max(last.since_ms, since_ms))}, while other members go on: "
         f"{last.name} stays at {last.committed}, {sum(one.lag for one in held):,} records wait.",
-    )
-    found.evidence = [one.event(f"{one.committed}, lag {one.lag}") for one in held[:_SHOWN]]
-    found.events = [step(one) for one in rounds_of(group)[-3:]]
-    found.not_this = [
-        "It is no rebalance: no generation came after the last one.",
-        "Its partitions are not without an owner, and the rest of the group is sound.",
-    ]
-    found.now = [
-        f"Take a thread dump of {member.client_id} on {member.client_host}: it heartbeats and does not poll, or hangs "
-        "in a batch; then restart it.",
-        *(
-            [
+        _newest_ms(held),
+        evidence=[one.event(f"{one.committed}, lag {one.lag}") for one in held[:SHOWN]],
+        events=[step(one) for one in rounds_of(group)[-3:]],
+        not_this=[
+            "It is no rebalance: no generation came after the last one.",
+            "Its partitions are not without an owner, and the rest of the group is sound.",
+        ],
+        now=[
+            f"Take a thread dump of {member.client_id} on {member.client_host}: it heartbeats and does not poll, or "
+            "hangs in a batch; then restart it.",
+            *when(
+                member.instance_id is not None,
                 "A static member that is gone stays in the group, and its partitions unread, until session.timeout.ms "
-                f"has passed: start {member.instance_id} again, or removeMembersFromConsumerGroup with that id."
-            ]
-            if member.instance_id is not None
-            else []
-        ),
-        f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
-    ]
-    return found
+                f"has passed: start {member.instance_id} again, or removeMembersFromConsumerGroup with that id.",
+            ),
+            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+        ],
+    )
 
 
 def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -308,12 +293,10 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         + f"Tools show it without an end or a lag; it stays until about {moment(until)} unless somebody commits it, "
         "and if the topic is made again, consumers begin there.",
         version.last_place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
             Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
             for key, one in sorted(gone.items())
-        ][:_SHOWN],
+        ][:SHOWN],
         not_this=["No consumer is stuck there: there is nothing to read."],
         now=[f"Remove it: {consumer_groups(group.group_id, '--delete-offsets', '--topic', key.topic)}"],
     )
@@ -334,18 +317,22 @@ def _behind(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]
     )
     if others:
         verdict += f" {were(len(others), 'partition')} read to within an hour: it is not the group that is slow."
-    found = _explanation(group, behind, "group-behind", Severity.INFO, verdict)
-    found.evidence = [
-        one.event(f"{one.committed} of {one.end}, {one.pace:,.0f} records an hour") for one in behind[:_SHOWN]
-    ]
-    found.not_this = ["No consumer is stuck: each of these partitions is committed on."]
-    found.now = [
-        "Look at the keys of that partition (one key may have most records), and at what its owner does with them."
-        if others
-        else "Add consumers, up to the number of partitions, or make the work of each record shorter.",
-        "Compare retention.ms of the topic with that time: what retention overtakes is never read.",
-    ]
-    yield found
+    yield Explanation(
+        "group-behind",
+        Severity.INFO,
+        verdict,
+        _newest_ms(behind),
+        evidence=[
+            one.event(f"{one.committed} of {one.end}, {one.pace:,.0f} records an hour") for one in behind[:SHOWN]
+        ],
+        not_this=["No consumer is stuck: each of these partitions is committed on."],
+        now=[
+            "Look at the keys of that partition (one key may have most records), and at what its owner does with them."
+            if others
+            else "Add consumers, up to the number of partitions, or make the work of each record shorter.",
+            "Compare retention.ms of the topic with that time: what retention overtakes is never read.",
+        ],
+    )
 
 
 def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator[Explanation]:
@@ -356,9 +343,7 @@ def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Itera
         if not stay or len(some) < _SEVERAL:
             continue
         first = some[0]
-        found = _explanation(
-            group,
-            some,
+        yield Explanation(
             "lag-of-one",
             Severity.INFO,
             f"{group.group_id} stays one behind in each of {count(len(some), 'partition')} of {topic}: {first.name} at "
@@ -366,41 +351,38 @@ def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Itera
             "is written in transactions, and the last offset of each partition is an end marker, which no consumer is "
             "given; or the client commits the offset of the last record and not the next one, and reads that record "
             "again at each start.",
+            _newest_ms(some),
+            evidence=[one.event(f"{one.committed} of {one.end}") for one in some[:SHOWN]],
+            not_this=["No consumer is stuck, and no record is lost: the lag would grow."],
+            now=[
+                f"See which it is: {records(first.key, first.committed, 1, '--timeout-ms', 10_000)}. If it prints a "
+                "record, the client must commit that record's offset plus 1 (Sarama: MarkMessage, or MarkOffset with "
+                "the next offset); if it prints none, this is an end marker, and nothing is to be done.",
+                "Let alarms ring for a lag that grows, or from 2 on, for topics that are written in transactions.",
+            ],
         )
-        found.evidence = [one.event(f"{one.committed} of {one.end}") for one in some[:_SHOWN]]
-        found.not_this = ["No consumer is stuck, and no record is lost: the lag would grow."]
-        found.now = [
-            f"See which it is: {records(first.key, first.committed, 1, '--timeout-ms', 10_000)}. If it prints a "
-            "record, the client must commit that record's offset plus 1 (Sarama: MarkMessage, or MarkOffset with the "
-            "next offset); if it prints none, this is an end marker, and nothing is to be done.",
-            "Let alarms ring for a lag that grows, or from 2 on, for topics that are written in transactions.",
-        ]
-        yield found
 
 
 def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
     last = max(held, key=lambda one: one.since_ms)
     at = last.since_ms
     done = "has come further" if last.version.stood else "has committed"
-    found = _explanation(
-        group,
-        held,
+    return Explanation(
         "group-stopped",
         Severity.WARNING,
         f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody {done} "
         f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
         "newest record of this log.",
+        at,
+        evidence=[last.event("newest commit of the group")],
+        events=[step(one) for one in rounds_of(group)[-3:]],
+        not_this=[NO_REBALANCE_ENDED, "The topics are not quiet."],
+        now=[
+            "Take a thread dump of a member: it heartbeats and does not poll, or processes one batch for ever; commits "
+            "that fail are in its log (CommitFailedException, REBALANCE_IN_PROGRESS).",
+            *hanging_steps(group, rounds_of(group)[-1], case),
+        ],
     )
-    found.at_ms = at
-    found.evidence = [last.event("newest commit of the group")]
-    found.events = [step(one) for one in rounds_of(group)[-3:]]
-    found.not_this = [NO_REBALANCE_ENDED, "The topics are not quiet."]
-    found.now = [
-        "Take a thread dump of a member: it heartbeats and does not poll, or processes one batch for ever; commits "
-        "that fail are in its log (CommitFailedException, REBALANCE_IN_PROGRESS).",
-        *hanging_steps(group, rounds_of(group)[-1], case),
-    ]
-    return found
 
 
 def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -430,7 +412,7 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         for topic, partition, _ in unowned
         if topic == unowned[0][0]
     )
-    names = ", ".join(f"{topic}-{partition}" for topic, partition, _ in unowned[:_SHOWN])
+    names = ", ".join(f"{topic}-{partition}" for topic, partition, _ in unowned[:SHOWN])
     yield Explanation(
         "partitions-unassigned",
         Severity.WARNING,
@@ -438,8 +420,6 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         f"{last.generation} at {moment(last.place.timestamp_ms)}"
         + (": the topic has got more partitions since." if grown else "."),
         last.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[step(last)],
         not_this=["There is no lack of members: each may own several partitions."],
         now=[
@@ -476,8 +456,6 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         f"{moment(last.place.timestamp_ms)} and commits others, but never this one, which has "
         f"{bounds[1] - max(bounds[0], 0):,} records, up to {bounds[1]}. {count(len(found), 'such partition')}.",
         last.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[step(last)],
         not_this=["No offset was lost: there is no commit of it and no tombstone."],
         now=[
@@ -505,8 +483,6 @@ def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             f"again: {key.topic}-{key.partition} at {version.last.committed_offset} of topic id "
             f"{version.last.topic_id}; now it is {ids[key.topic]}.",
             version.last_place.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
             evidence=[
                 Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}") for key, one in old
             ],
@@ -537,12 +513,12 @@ def explain_replicas(histories: Sequence[PartitionHistory], case: Case) -> Itera
             live = history.state.groups.keys() | {key.group_id for key in history.state.offsets}
             groups.setdefault(alone[history.offsets_partition], []).extend(sorted(live))
     each = "; ".join(
-        f"broker {broker}: {', '.join(sorted(names)[:_SHOWN])}"
-        + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        f"broker {broker}: {', '.join(sorted(names)[:SHOWN])}"
+        + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         for broker, names in sorted(groups.items())
         if names
     )
-    found = Explanation(
+    yield Explanation(
         "offsets-topic-without-replicas",
         Severity.CRITICAL,
         f"{count(len(alone), 'partition')} of {OFFSETS_TOPIC} have one replica, in a cluster of {len(brokers)} "
@@ -550,11 +526,10 @@ def explain_replicas(histories: Sequence[PartitionHistory], case: Case) -> Itera
         "offsets are. "
         f"{each[:1].upper()}{each[1:]}.",
         max((history.last_ms for history in histories), default=-1),
+        not_this=["The replication factor of the consumed topics does not help: groups live in the offsets topic."],
+        now=[
+            "Write a reassignment with three replicas for each partition, then: kafka-reassign-partitions.sh "
+            "--bootstrap-server HOST:9092 --reassignment-json-file offsets.json --execute",
+            "Set offsets.topic.replication.factor=3 for topics yet to be made; it does not change this one.",
+        ],
     )
-    found.not_this = ["The replication factor of the consumed topics does not help: groups live in the offsets topic."]
-    found.now = [
-        "Write a reassignment with three replicas for each partition, then: kafka-reassign-partitions.sh "
-        "--bootstrap-server HOST:9092 --reassignment-json-file offsets.json --execute",
-        "Set offsets.topic.replication.factor=3 for topics yet to be made; it does not change this one.",
-    ]
-    yield found

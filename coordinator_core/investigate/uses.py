@@ -10,17 +10,15 @@ from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
-from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, step
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool
+from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _ABORTED = 5
 _REGULAR = 3
-_SHOWN = 8
 _AT_LEAST_TWO = 2
 _EPOCHS = 6
 """Epochs of a producer within an hour."""
@@ -28,8 +26,6 @@ _STARTS = 5
 """Starts of a whole group without progress: a deployment is one or two."""
 _TYPES = 3
 """Changes of the type from which on it is no migration: that is one, or one there and back."""
-_USUAL = 20
-"""Commits in a row that make a rhythm, and times its step that are out of it."""
 
 
 def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -64,8 +60,6 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
         f"{moment(aborts.first.timestamp_ms)} (record {aborts.first.record_offset}) were aborted: {name} {held}; the "
         f"newest of them, of producer {aborts.value.producer_id}, was to commit {aborts.value.committed_offset}.",
         aborts.first.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[
             Event(aborts.first, "first commit of them"),
             Event(aborts.last, "newest end marker: ABORT"),
@@ -105,8 +99,6 @@ def _fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             f"{last_epoch}): two processes use one transactional.id and fence each other, or one restarts again and "
             f"again; {count(group.dropped, 'commit')} of aborted transactions had no effect.",
             first.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
             evidence=[Event(place, f"first commit with producer epoch {epoch}") for epoch, place in close],
             not_this=["The coordinator of the group is not at fault: the transaction coordinator hands out epochs."],
             now=[
@@ -135,9 +127,7 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
         f"{span(since)} before the newest record of this log, and nobody has ever committed: each start of a consumer "
         "and each rebalance begins at auto.offset.reset.",
         first.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in rounds[-_SHOWN:]],
+        events=[step(one) for one in rounds[-SHOWN:]],
         evidence=[step(first)],
         not_this=["No offset expired and none was deleted: there is no commit and no tombstone of one."],
         now=[
@@ -158,7 +148,7 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
     at = newest.last_place.timestamp_ms
     usual = (at - newest.place.timestamp_ms) / max(1, newest.commits - 1)
     quiet = case.now_ms - max(at, rounds[-1].place.timestamp_ms)
-    if newest.commits < _USUAL or quiet < max(HOUR_MS, _USUAL * usual):
+    if newest.commits < USUAL or quiet < max(HOUR_MS, USUAL * usual):
         return
     yield Explanation(
         "group-silent",
@@ -168,8 +158,6 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
         "log. A client that commits by itself (enable.auto.commit) commits also what stands still: it is stuck, cut "
         "off, or waits in a rebalance that hangs; one that commits after its work may have nothing to read.",
         at,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for one in rounds[-3:]],
         evidence=[Event(newest.last_place, "newest commit of the group")],
         not_this=[NO_REBALANCE_ENDED],
@@ -197,12 +185,12 @@ def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Ite
     latest_ms = max((one.last_place.timestamp_ms for one in newest.values()), default=-1)
     for member in last.members:
         silent = newest.get(member.member_id)
-        if silent is None or silent.commits < _USUAL:
+        if silent is None or silent.commits < USUAL:
             continue
         at = silent.last_place.timestamp_ms
         usual = (at - silent.place.timestamp_ms) / (silent.commits - 1)
         quiet = latest_ms - max(at, last.place.timestamp_ms)
-        if quiet < max(HOUR_MS, _USUAL * usual):
+        if quiet < max(HOUR_MS, USUAL * usual):
             continue
         yield Explanation(
             "member-silent",
@@ -211,8 +199,6 @@ def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Ite
             f"(record {silent.last_place.record_offset}), and has not since, while other members went on for "
             f"{span(quiet)}: it hangs, or its partitions have no new records.",
             at,
-            group.group_id,
-            group.offsets_partition,
             events=[step(one) for one in rounds[-3:]],
             evidence=[Event(silent.last_place, f"newest commit of {name_of(member)}")],
             not_this=["It is no rebalance: no generation came after the last one."],
@@ -250,13 +236,11 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         f"time all of its members, {name_of(loop[-1].members[0])} first, had left before"
         + (f".{poll_limit}" if poll_limit else ": they crash, or are killed, at what comes next."),
         first.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for one in loop[:_SHOWN]],
+        events=[step(one) for one in loop[:SHOWN]],
         evidence=[Event(newest, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
         not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
         now=[
-            *([POLL_LIMIT_REMEDY] if poll_limit else []),
+            *when(poll_limit, POLL_LIMIT_REMEDY),
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
             "that fails): the record behind that offset is the first suspect.",
             f"Past it, with the group stopped: {_past(key)}",
@@ -303,8 +287,6 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
         f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
         f"{moment(newest.last_place.timestamp_ms)}. Without another one they stay until about {moment(until)}.",
         newest.last_place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[Event(newest.last_place, "newest commit")],
         not_this=["The group is not dead, although tools say that it has no active members."],
         now=[
@@ -322,8 +304,6 @@ def _share(group: GroupHistory, last: Change) -> Explanation:
         "acknowledged one by one, and its progress is in __share_group_state, not here; no committed offset is "
         "missing.",
         last.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[step(last)],
         now=[
             f"See how far it is: {tool('kafka-share-groups', '--describe', '--group', group.group_id)}",
@@ -353,8 +333,6 @@ def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
             f"{group.group_id} went from a {change.group_type} group to a {after.group_type} group at "
             f"{moment(change.place.timestamp_ms)}: its {count(len(group.versions), 'offset')} stayed.",
             change.place.timestamp_ms,
-            group.group_id,
-            group.offsets_partition,
             evidence=[step(change), step(after)],
             not_this=["The group was not deleted: its tombstone and the new records are of one moment."],
             now=["Nothing, if clients were moved: group.protocol of the members decides (consumer or classic)."],
@@ -373,9 +351,7 @@ def _types_in_turn(group: GroupHistory, found: Sequence[tuple[Change, Change]]) 
         + (f"; the first of each: {' and '.join(members)}." if members else ".")
         + f" Its {count(len(group.versions), 'offset')} stayed.",
         last.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
-        events=[step(one) for pair in found[:_SHOWN] for one in pair],
+        events=[step(one) for pair in found[:SHOWN] for one in pair],
         evidence=[step(first), step(to)],
         not_this=["The group was not deleted: its tombstones and the new records are of one moment."],
         now=[
@@ -402,8 +378,6 @@ def _protocols(group: GroupHistory, rounds: list[Change]) -> Iterator[Explanatio
         f"({name_of(after.members[0])}) in generation {after.generation} at {moment(after.place.timestamp_ms)}; "
         f"{count(len(turns), 'such change')}. While one is there the other is refused (INCONSISTENT_GROUP_PROTOCOL).",
         after.place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[step(one) for turn in turns[:3] for one in turn],
         evidence=[step(before), step(after)],
         not_this=["It is no change of the assignor or of group.protocol: workers of Connect are no consumers."],
@@ -426,8 +400,6 @@ def _long_metadata(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         + ("" if "offset_metadata_max_bytes" in known else " by default")
         + ": a commit with more is refused with OFFSET_METADATA_TOO_LARGE, and its partition stays where it is.",
         place.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         evidence=[Event(place, f"metadata of {group.longest_metadata:,} characters")],
         not_this=["The offset itself does not matter: the broker refuses what its client writes beside it."],
         now=[

@@ -10,13 +10,9 @@ from coordinator_core.durations import span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import name_of, rounds_of
-from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.model import USUAL, Event, Explanation, step
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
-
-_USUAL = 20
-"""Commits in a row that make a rhythm, and times its step that are out of it."""
 
 
 class _Refused(NamedTuple):
@@ -40,7 +36,7 @@ def _refused(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Chang
     for before, after in itertools.pairwise(outside):
         between = [one for one in rounds if before.last_place < one.place < after.place]
         came = next((one for one in between if one.members), None)
-        if came is None or between[-1].kind is not ChangeKind.EMPTY or before.commits < _USUAL:
+        if came is None or between[-1].kind is not ChangeKind.EMPTY or before.commits < USUAL:
             continue
         usual = (before.last_place.timestamp_ms - before.place.timestamp_ms) / (before.commits - 1)
         waited = max(
@@ -55,7 +51,7 @@ def _refused(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Chang
         if (
             waited <= 2 * usual
             and went_on
-            and after.place.timestamp_ms - before.last_place.timestamp_ms > _USUAL * usual
+            and after.place.timestamp_ms - before.last_place.timestamp_ms > USUAL * usual
         ):
             yield _Refused(key, before, after, came, between[-1])
 
@@ -82,8 +78,6 @@ def _explained(group: GroupHistory, found: Sequence[_Refused]) -> Explanation:
         f"{span(again.timestamp_ms - stopped.timestamp_ms)} each of its commits was refused (UNKNOWN_MEMBER_ID), while "
         "it read on; what the members read meanwhile, both have read.",
         stopped.timestamp_ms,
-        group.group_id,
-        group.offsets_partition,
         events=[
             Event(stopped, f"{name}: {one.before.last.committed_offset}, from outside"),
             step(one.came),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from coordinator_core.groups.model import OffsetKey
@@ -26,6 +27,11 @@ def count(number: int, name: str) -> str:
 def were(number: int, name: str) -> str:
     """``1 offset was``, ``2 offsets were``."""
     return f"{count(number, name)} {'was' if number == 1 else 'were'}"
+
+
+def when(applies: object, *sentences: str) -> Sequence[str]:
+    """The sentences, or none."""
+    return sentences if applies else ()
 
 
 def tool(name: str, *arguments: object) -> str:

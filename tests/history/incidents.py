@@ -592,7 +592,7 @@ INCIDENTS = (
         "2.3.1",
         empty_end,
         "load-never-ends",
-        ("never ends loading", "after record 3"),
+        ("never ends loading", "queued behind it wait: after record 3"),
         "commit once",
         bug="KAFKA-9065",
         group=None,
