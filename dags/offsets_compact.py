@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, task
 
+from dags.common import compact
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import ClusterFile, load_clusters, timetable
@@ -84,8 +85,6 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
         )
         def pin(**context: Any) -> Any:
-            from dags.common import compact
-
             if name is None:
                 take_turn(context["params"], context["dag_run"], context["ti"])
             return compact.pin(context["params"], context["dag_run"], context["ti"].try_number)
@@ -95,20 +94,14 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             doc_md="Settles the plan in a file, whose digest stands for all of it.",
         )
         def plan(pinned: Any, forecasted: Any, *, params: Any, dag_run: Any) -> Any:
-            from dags.common import compact
-
             return compact.plan(pinned, forecasted, params, dag_run)
 
         @task(doc_md="Checks the log on the disk against proof and approval.")
         def proof(planned: Any, compacted: Any) -> Any:
-            from dags.common import compact
-
             return compact.prove(planned, compacted)
 
         @task(doc_md="Moves the log to its place and emits the asset event.", outlets=[LOGS])
         def publish(planned: Any, proved: Any, *, outlet_events: Any, params: Any) -> Any:
-            from dags.common import compact
-
             found = compact.publish(planned, proved)
             cluster = load_clusters().clusters[params["cluster"]]
             outlet_events[LOGS].add(
@@ -129,7 +122,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             found=planned,
             doc_md="Asks a person, when something expires. Rejected or not answered: nothing is published.",
         )
-        compact = Compaction(
+        compacted = Compaction(
             task_id="compact",
             app="compact",
             planned=planned,
@@ -139,7 +132,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             trigger_rule="none_failed",
             doc_md="Carries out the plan in Spark, and proves every offsets partition.",
         )
-        publish(planned, proof(planned, compact.output))
+        publish(planned, proof(planned, compacted.output))
     return dag
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, task
 
+from dags.common import load
 from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import snapshot_params
 from dags.common.spark import SparkAppOperator
@@ -52,14 +53,10 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
         )
         def pin(**context: Any) -> Any:
-            from dags.common import load
-
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Logs the run's summary and emits the asset event.", outlets=[RUNS])
         def summary(pinned: Any, replayed: Any, *, outlet_events: Any, params: Any) -> Any:
-            from dags.common import load
-
             found = load.summary(pinned, replayed)
             cluster = load_clusters().clusters[params["cluster"]]
             outlet_events[RUNS].add(Asset(name=f"{cluster.name}-offsets", uri=cluster.asset_uri), extra=found)

@@ -6,10 +6,10 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from dags.common import maintain
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
-from dags.common.maintain import APPROVAL_HOURS
 
 DOC = """
 ### Delete old runs and pins
@@ -48,20 +48,16 @@ def build(file: ClusterFile) -> DAG:
         max_active_runs=runs_at_once(list(file.clusters)),
         tags=["regroup", "offsets"],
         params=params(list(file.clusters)),
-        **file.dag_arguments(approval_hours=APPROVAL_HOURS),
+        **file.dag_arguments(approval_hours=maintain.APPROVAL_HOURS),
     ) as dag:
 
         @task(doc_md="Lists old runs and files; deletes nothing.")
         def find(**context: Any) -> Any:
-            from dags.common import maintain
-
             take_turn(context["params"], context["dag_run"], context["ti"])
             return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Deletes approved runs and files that are still old.")
         def remove(found: Any, approved: Any, *, params: Any) -> Any:
-            from dags.common import maintain
-
             check_approved(found, approved)
             return maintain.remove(found, params)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task, task_group
 
+from dags.common import reconcile
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.expect import ExpectationsOperator
 from dags.common.form import cluster_param, optional
@@ -74,15 +75,11 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
         @task(doc_md="Finds the runs to look at, and the inputs beside them.")
         def find(*, params: Any, triggering_asset_events: Any) -> Any:
-            from dags.common import reconcile
-
             events = [event for found in triggering_asset_events.values() for event in found]
             return reconcile.requests(params["cluster"], reconcile.runs_to_check(params, events))
 
         @task(doc_md="Says of which runs the table history is written: of none unless the form asks for it.")
         def histories(requested: Any, *, params: Any) -> Any:
-            from dags.common import reconcile
-
             return reconcile.histories(requested, params)
 
         # A run whose rules or report fail has none, and holds back those of no other run.
@@ -91,16 +88,12 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             trigger_rule="all_done",
         )
         def metrics(checked: Any, *, params: Any) -> Any:
-            from dags.common import reconcile
-
             # Of a group with one run Airflow gives its answer, not a list of it.
             answers = [checked] if checked is None or isinstance(checked, dict) else checked
             return reconcile.metrics(params["cluster"], [one for one in answers if one is not None])
 
         @task(doc_md="Adds the run's tables to those of the cluster's Iceberg catalogue.")
         def register(requested: Any, *, params: Any) -> Any:
-            from dags.common import reconcile
-
             return reconcile.register(params["cluster"], requested)
 
         # One at a time: each may become the latest run.
@@ -110,8 +103,6 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             max_active_tis_per_dagrun=1,
         )
         def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
-            from dags.common import reconcile
-
             passed = reconcile.gate(params["cluster"], checked, expected)
             cluster = load_clusters().clusters[params["cluster"]]
             asset = Asset(name=f"{cluster.name}-audited", uri=cluster.audited_asset_uri)

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from dags.common import restore
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param, optional
@@ -109,36 +110,26 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
 
         @task(doc_md="Says which offsets would be written; writes nothing to the cluster.")
         def plan(**context: Any) -> Any:
-            from dags.common import restore
-
             take_turn(context["params"], context["dag_run"], context["ti"])
             return restore.plan(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the plan is stale, or not the approved one.")
         def check(planned: Any, approved: Any, *, params: Any, dag_run: Any, ti: Any) -> Any:
-            from dags.common import restore
-
             check_approved(planned, approved)
             take_turn(params, dag_run, ti)
             return restore.check(planned, params)
 
         @task(doc_md="Writes the approved plan, group by group.")
         def apply(planned: Any, approved: Any, *, params: Any) -> Any:
-            from dags.common import restore
-
             check_approved(planned, approved)
             return restore.apply(planned, params)
 
         @task(doc_md="Proves from the log that exactly the plan was written.")
         def verify(planned: Any, *, params: Any) -> Any:
-            from dags.common import restore
-
             return restore.verify(planned, params)
 
         @task(doc_md="Undoes writes that are not proved.")
         def rollback(planned: Any, verified: Any, *, params: Any) -> Any:
-            from dags.common import restore
-
             return restore.rollback(planned, verified, params)
 
         planned = plan()

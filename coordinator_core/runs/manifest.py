@@ -130,17 +130,7 @@ class ReplayFacts:
         return max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), KAFKA
 
 
-_SUMMARY = (
-    "cluster",
-    "window",
-    "run_id",
-    "now_ms",
-    "profile",
-    "complete",
-    "state_hash",
-    "findings",
-    "seconds",
-)
+_SUMMARY = "cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash", "findings", "seconds"
 
 
 def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:

@@ -32,21 +32,24 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
         server, found = connection_properties(connection)
         properties = properties_text(found)
         arguments = (*arguments, "--bootstrap-server", server, "--command-config", "/dev/stdin")
-    # A checkout that is not installed is found, too.
-    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done_with = subprocess.run(
         [sys.executable, "-m", "coordinator_core", *arguments],
         input=properties,
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": places},
+        env=environment(),
     )
     for line in (done_with.stdout + done_with.stderr).split("\n"):
         log.info("%s", visible(line))
     if done_with.returncode in done:
         return done_with.returncode
     raise ended(f"regroup {arguments[0]}", done_with.returncode, done_with.stderr or done_with.stdout)
+
+
+def environment() -> dict[str, str]:
+    """Environment of a process that runs a module of ours: a checkout that is not installed is found, too."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def ended(program: str, exit_code: int, said: str) -> AirflowException:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from dags.common import reconcile
 from dags.common.clusters import load_clusters
 from dags.common.spark import SparkAppOperator
 
@@ -27,8 +28,6 @@ class ExpectationsOperator(SparkAppOperator):
         self.request = request
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from dags.common import reconcile
-
         least = load_clusters().clusters[context["params"]["cluster"]].expectations.spark_from_offsets
         if self.request["committed_offsets"] < least:
             return reconcile.expect(self.request)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
-from dags.common.command import ended
+from dags.common.command import ended, environment
 from dags.common.load import final_errors
 
 log = logging.getLogger(__name__)
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 RESULT, EXPECTED, DATA_DOCS, LINEAGE = "rules.json", "expectations.json", "data_docs", "lineage.jsonl"
 
@@ -209,11 +205,7 @@ def expect(request: Request) -> dict[str, Any]:
     """Evaluates the expectations on a run's tables and findings, in a process of its own: GX is heavy."""
     with final_errors():
         command = [sys.executable, "-m", "expectations", request["run"], *_places(request), "--format", "json"]
-    # A checkout that is not installed is found, too.
-    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if done.returncode not in (0, 1):
         raise ended("expectations", done.returncode, done.stderr[-2000:])
     return _expected(request, json.loads(done.stdout))

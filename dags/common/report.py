@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 
+from dags.common import reconcile
 from dags.common.clusters import load_clusters
 from dags.common.links import address
 
@@ -38,8 +39,6 @@ class ReportOperator(BaseOperator):
         self.link = ""
 
     def execute(self, context: Context) -> Mapping[str, Any]:
-        from dags.common import reconcile
-
         name = context["params"]["cluster"]
         checked = reconcile.report(name, self.request, self.expected)
         self.link = address(load_clusters().clusters[name], checked["report"])
