@@ -183,7 +183,9 @@ def _offsets(
                     _note(rows[group_id], offset_key, partition, again, group_id)
     for group_id in group_ids:
         if group_id not in again:
-            groups[group_id]["offsets"] = [row for row in rows[group_id].values() if _says_something(row)]
+            groups[group_id]["offsets"] = [
+                row for row in rows[group_id].values() if row["committed_offset"] is not None or row["pending"]
+            ]
     return again
 
 
@@ -215,10 +217,6 @@ def _note(
         row["committed_offset"] = answer.committed_offset
         row["leader_epoch"] = epoch if epoch is not None and epoch >= 0 else None
         row["metadata"] = answer.metadata
-
-
-def _says_something(row: Json) -> bool:
-    return row["committed_offset"] is not None or bool(row["pending"])
 
 
 def fetched_offsets(

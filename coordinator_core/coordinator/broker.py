@@ -289,7 +289,8 @@ class Broker:
         ``change`` takes the partitions that are known and gives their errors in that order, ``None`` for a
         partition that is not answered.
         """
-        named = [topic for topic in map(self._named, topics) if topic.partitions or not self._is_known(topic)]
+        metadata = self.cluster.metadata
+        named = [topic for topic in map(self._named, topics) if topic.partitions or metadata.topic(topic.name) is None]
         known = (
             topic._replace(partitions=tuple(one for one in topic.partitions if not self._unknown(topic, one)))
             for topic in named
@@ -315,9 +316,6 @@ class Broker:
             return topic._replace(topic_id=found.topic_id) if found else topic
         found = self.cluster.metadata.by_id(topic.topic_id)
         return topic._replace(topic_id=TopicId(topic.topic_id), name=found.name if found else "")
-
-    def _is_known(self, topic: Changed) -> bool:
-        return self.cluster.metadata.topic(topic.name) is not None
 
     def _unknown(self, topic: Changed, partition: requests.CommitPartition | requests.DeletePartition) -> Errors:
         if topic.topic_id is not None and not topic.name:

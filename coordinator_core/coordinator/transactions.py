@@ -52,10 +52,6 @@ class TransactionMetadata:
     markers: Callable[[], None] | None = None
     """Writes the markers that are due. Clients ask again until that is done, so an answer means it is."""
 
-    @property
-    def is_exhausted(self) -> bool:
-        return self.epoch >= EXHAUSTED_EPOCH
-
     def is_of(self, producer: Producer) -> bool:
         """Whether the producer may ask for an epoch; the epoch that it has is looked at later."""
         return (
@@ -130,7 +126,7 @@ class Transactions:
     def _next_epoch(self, current: TransactionMetadata) -> None:
         """The next epoch, of a new producer id where those of the old one are exhausted."""
         current.last_epoch = current.epoch
-        if current.is_exhausted:
+        if current.epoch >= EXHAUSTED_EPOCH:
             current.previous_producer_id = current.producer_id
             current.producer_id, current.epoch = self._new_producer_id(), 0
         else:

@@ -155,7 +155,9 @@ class Failover:
     def _error(self, version: int, request: Request) -> str:
         replies: list[Reply] = []
         self._broker.handle(Client("drill", "/", version), request, replies.append)
-        return _first_error(replies[0]).name if replies else WAITS
+        if not replies:
+            return WAITS
+        return next((one.name for one in errors_of(replies[0]) if one is not Errors.NONE), Errors.NONE.name)
 
     def _requests(self) -> list[Ask]:
         """Requests of a client. A heartbeat of a member with an epoch may raise that epoch, so it comes last."""
@@ -302,8 +304,3 @@ def _now_ms(*states: PartitionState) -> int:
 
 def _api(request: Request) -> str:
     return type(request).__name__
-
-
-def _first_error(reply: Reply) -> Errors:
-    """The first error anywhere in a reply, and NONE without one."""
-    return next((one for one in errors_of(reply) if one is not Errors.NONE), Errors.NONE)

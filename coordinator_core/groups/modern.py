@@ -76,9 +76,8 @@ class ModernRecords(ABC):
     def replaces_simple(self) -> bool:
         """Whether records of this kind replace a simple classic group, which no record backs."""
 
-    @abstractmethod
-    def set_metadata(self, group: Any, value: Record) -> None:
-        """Apply the fields of the metadata record that this kind has besides the epoch."""
+    def set_metadata(self, group: Any, value: Record) -> None:  # noqa: B027
+        """Apply the fields of the metadata record besides the epoch and the hash; most kinds have none."""
 
     @abstractmethod
     def describe(self, group: Any, member: Any, value: Record) -> None:
@@ -88,9 +87,9 @@ class ModernRecords(ABC):
         """Remove a member that has a tombstone."""
         del group.members[member.member_id]
 
-    @abstractmethod
     def target(self, value: Record) -> Any:
         """The target assignment in a record."""
+        return _assignment(value["topicPartitions"])
 
     def finish(self) -> None:  # noqa: B027
         """Settle facts that only the end of the log tells; nothing, for most kinds."""
@@ -274,9 +273,6 @@ class ConsumerRecords(ModernRecords):
     def replaces_simple(self) -> bool:
         return self._rules.consumer_replaces_simple
 
-    def set_metadata(self, group: ConsumerGroup, value: Record) -> None:
-        """The epoch and the hash are all there is."""
-
     def describe(self, group: ConsumerGroup, member: ConsumerMember, value: Record) -> None:
         classic = value.get("classicMemberMetadata")
         member.instance_id = value["instanceId"]
@@ -298,9 +294,6 @@ class ConsumerRecords(ModernRecords):
         super().remove(group, member)
         if member.instance_id is not None:
             group.static_members.pop(member.instance_id, None)
-
-    def target(self, value: Record) -> Assignment:
-        return _assignment(value["topicPartitions"])
 
     def assign(self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None) -> None:
         """Keeps the epoch since which each partition is owned (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
@@ -420,17 +413,11 @@ class ShareRecords(ModernRecords):
             if isinstance(group, ShareGroup):
                 group.topics = topics
 
-    def set_metadata(self, group: ShareGroup, value: Record) -> None:
-        """The epoch and the hash are all there is."""
-
     def describe(self, group: ShareGroup, member: ShareMember, value: Record) -> None:
         member.rack_id = value["rackId"]
         member.client_id = value["clientId"]
         member.client_host = value["clientHost"]
         member.subscribed_topics = tuple(value["subscribedTopicNames"])
-
-    def target(self, value: Record) -> Assignment:
-        return _assignment(value["topicPartitions"])
 
     def assign(self, group: ShareGroup, member: ShareMember, member_epoch: int, value: Record | None) -> None:
         if value is not None:

@@ -198,10 +198,6 @@ def _validates_subscriptions(was: Profile) -> Profile:
     return replace(was, subscription_reading=SubscriptionReading.VALIDATED)
 
 
-def _protects_and_validates(was: Profile) -> Profile:
-    return _validates_subscriptions(_rebalance_protects(was))
-
-
 def _bumps_transaction_epochs(was: Profile) -> Profile:
     return replace(was, bumps_transaction_epochs=True)
 
@@ -221,10 +217,6 @@ def _pending_commit_holds_group(was: Profile) -> Profile:
 def _modern_groups_not_compared(was: Profile) -> Profile:
     assert was.requests is not None
     return replace(was, requests=replace(was.requests, modern_groups=False))
-
-
-def _streams_replaces_simple(was: Profile) -> Profile:
-    return replace(was, streams_replaces_simple=True)
 
 
 def _deleted_by(deleter: Deleter) -> Change:
@@ -352,7 +344,7 @@ LINES: Final = (
         "2.8",
         "2.8.2",
         tools=_text(DumpText.BATCH_IN_EVERY_LINE),
-        patches=(Patch("2.8.2", classic=_protects_and_validates),),
+        patches=(Patch("2.8.2", classic=lambda was: _validates_subscriptions(_rebalance_protects(was))),),
     ),
     # The patches with KIP-915 up to 3.3.3 exist as branches; nobody released them.
     Line(
@@ -468,7 +460,7 @@ LINES: Final = (
             "StreamsGroupMetadataValue.lastAssignmentConfigs",
             "StreamsGroupCurrentMemberAssignmentValue.assignmentEpochs",
         ),
-        patches=(Patch("4.2.1", new=_streams_replaces_simple),),
+        patches=(Patch("4.2.1", new=lambda was: replace(was, streams_replaces_simple=True)),),
     ),
     Line(
         "4.3",

@@ -7,7 +7,7 @@ that would load the log is at least that new. The table of releases says which s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -15,7 +15,6 @@ from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.schemas import PREVIEW_3_7_LAYOUT, RECORD_TYPES
-from coordinator_core.records.types import Field
 from coordinator_core.records.wire import TooManyElementsError
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Release
 from coordinator_core.releases.facts import Sign
@@ -77,16 +76,11 @@ class Evidence:
         elif key_type != 0:
             fields = decoded.data
             self.fields_since |= {
-                since
-                for each, since in _fields_added_later(key_type)
-                if fields.get(each.name, default := each.default_value(decoded.version)) != default
+                each.added_in
+                for each in RECORD_TYPES[key_type].value.struct.fields
+                if each.added_in is not None
+                and fields.get(each.name, default := each.default_value(decoded.version)) != default
             }
-
-
-def _fields_added_later(key_type: int) -> Iterator[tuple[Field, Release]]:
-    for each in RECORD_TYPES[key_type].value.struct.fields:
-        if each.added_in is not None:
-            yield each, each.added_in
 
 
 def release_of(evidence: Evidence) -> tuple[Release, str]:

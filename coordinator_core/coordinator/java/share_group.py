@@ -14,6 +14,7 @@ from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.consumer_group import partitions_of
 from coordinator_core.coordinator.java.modern_group import ModernGroup
+from coordinator_core.coordinator.java.modern_records import of_group
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions, TimelineHashMap
@@ -73,4 +74,5 @@ class LiveShareGroup(ShareGroup, ModernGroup[ShareMember]):
         self._refuse()
 
     def tombstones(self) -> list[Record]:
-        return records.group_tombstones(self.group_id)
+        """The end of the group, which has no members."""
+        return [of_group(one, self.group_id) for one in (records.TARGET_METADATA, records.STATE, records.GROUP)]

@@ -77,11 +77,6 @@ def member(group_id: str, one: ShareMember) -> Record:
     return of_member(MEMBER, group_id, one.member_id, value)
 
 
-def group_tombstones(group_id: str) -> list[Record]:
-    """The end of a group without members."""
-    return [of_group(one, group_id) for one in (TARGET_METADATA, STATE, GROUP)]
-
-
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
     return of_member(TARGET_MEMBER, group_id, member_id, TargetAssignmentValue(target_partitions(partitions)))
 

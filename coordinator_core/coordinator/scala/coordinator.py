@@ -195,7 +195,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
             group.transition(GroupState.DEAD, self.clock.now_ms)
             eligible.append(group)
             errors[group_id] = Errors.NONE
-        self.manager.cleanup(eligible, ScalaGroup.remove_all_offsets)
+        self.manager.cleanup(eligible, lambda group: group.remove_offsets(list(group.offsets)))
         return replies.DeleteGroupsReply(tuple(replies.DeletedGroup(*pair) for pair in errors.items()))
 
     def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:

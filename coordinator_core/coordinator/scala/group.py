@@ -65,9 +65,6 @@ class ScalaGroup(LiveClassicGroup):
                 removed.append(offset_key)
         return scala_map_order(removed)
 
-    def remove_all_offsets(self) -> list[TopicPartition]:
-        return self.remove_offsets(list(self.offsets))
-
     def remove_topics(self, names: set[str]) -> list[TopicPartition]:
         """Everything of deleted topics, in the order of their partitions."""
         offset_keys = {

@@ -101,7 +101,8 @@ class _Player:
         self._seen: set[str] = set()
         self._played = Played(self._cluster.log)
         self._broker = self._new_broker()
-        self._load_all(epoch=0)
+        for partition in range(settings.offsets_topic_num_partitions):
+            self._broker.coordinator.manager.load(partition, 0)
         self._epoch = 0
         if given.sweep_t is not None:
             first_t = given.sweep_t % settings.offsets_retention_check_interval_ms
@@ -135,10 +136,6 @@ class _Player:
         )
         lookup.missing_topics.add(CoordinatorType.SHARE)
         return Broker(self._cluster, self._variables.new_member_id, lookup)
-
-    def _load_all(self, epoch: int) -> None:
-        for partition in range(self._cluster.settings.offsets_topic_num_partitions):
-            self._broker.coordinator.manager.load(partition, epoch)
 
     def _restart(self, load: Load) -> None:
         """Replace the broker by one without memory, which loads at the times given."""
