@@ -175,17 +175,8 @@ class SegmentFold:
 
         ``compression`` is ``"lz4"``, ``"zstd"`` or none.
         """
-        head = {
-            "path": self.path,
-            "offsets_partition": self.offsets_partition,
-            "base_offset": self.base_offset,
-            "rules": asdict(self.rules),
-            "first_offset": self.first_offset,
-            "next_offset": self.next_offset,
-            "stopped": self.stopped,
-            "counts": _counts_to_json(self.counts),
-            "has_rows": self.has_rows,
-        }
+        head = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in NO_ROWS}
+        head |= {"rules": asdict(self.rules), "counts": _counts_to_json(self.counts), "has_rows": self.has_rows}
         metadata = {"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)}
         _write_stream(sink, pa.schema([], metadata=metadata).empty_table())
         if not head["has_rows"]:
