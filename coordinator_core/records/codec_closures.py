@@ -90,7 +90,7 @@ def _decoder(type_: FieldType, version: int, flexible: bool, nullable: bool, nam
     if type_ is Primitive.STRING:
         return _string_decoder(flexible, nullable, name)
     if type_ is Primitive.BYTES:
-        return _bytes_decoder(flexible, nullable, name)
+        return _sized_decoder(Reader.int32, flexible, nullable, name, Reader.raw)
     return _FIXED_READERS[type_]
 
 
@@ -149,10 +149,6 @@ def _string_decoder(flexible: bool, nullable: bool, name: str) -> Decode:
         return reader.text(length)
 
     return _sized_decoder(Reader.int16, flexible, nullable, name, read)
-
-
-def _bytes_decoder(flexible: bool, nullable: bool, name: str) -> Decode:
-    return _sized_decoder(Reader.int32, flexible, nullable, name, Reader.raw)
 
 
 def _array_decoder(array: ArrayOf, version: int, flexible: bool, nullable: bool, name: str) -> Decode:
