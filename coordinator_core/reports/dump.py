@@ -133,8 +133,7 @@ def _key_and_value(record: Record) -> dict[str, Any]:
     if record.value is not None:
         decoded = decode_value(key.type, record.value, AUTO)
         if decoded.data is None:
-            reason = f"unknown version {decoded.version} of record type {key.type}"
-            return _undecodable(record, reason)
+            return _undecodable(record, f"unknown version {decoded.version} of record type {key.type}")
         value = json.loads(value_json(key.type, decoded))
         if decoded.layout != CURRENT_LAYOUT:
             value["layout"] = decoded.layout
