@@ -290,7 +290,11 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
         evidence=[Event(newest.last_place, "newest commit")],
         not_this=["The group is not dead, although tools say that it has no active members."],
         now=[
-            "Nothing: who reads with assign(), as Flink and Spark do, joins no group and shows as 'no active members'.",
+            "Nothing, where its offsets are to be mirrored (sync.group.offsets.enabled): MirrorMaker leaves the group "
+            "alone once it has members here."
+            if origin.kind is OriginKind.MIRROR
+            else "Nothing: who reads with assign(), as Flink and Spark do, joins no group and shows as 'no active "
+            "members'.",
             "Watch its lag by offsets, not by members; a reset by an Admin client is not refused while it runs.",
         ],
     )

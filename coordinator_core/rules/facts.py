@@ -245,6 +245,14 @@ class Facts:
             "type", GroupType.CONSUMER
         )
 
+    @cached_property
+    def is_of_workers(self) -> Bools:
+        """Mask over ``groups``: classic groups of another protocol than that of consumers, as of Connect or a schema
+        registry, whose members share out work and commit nothing."""
+        kinds = pc.fill_null(self.groups.array("protocol_type"), "")
+        consumers = pc.is_in(kinds, pa.array(["", "consumer"]))
+        return self.groups.equals("type", GroupType.CLASSIC) & ~consumers.to_numpy(zero_copy_only=False)
+
     @staticmethod
     def of_groups(values: Any, rows: Int64s) -> Any:
         """``values``, one for each group, of the groups in ``rows``; 0 or false for -1."""

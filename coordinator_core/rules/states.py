@@ -24,6 +24,7 @@ def _no_offsets(facts: Facts, _: Limits) -> pa.Table:
         ~facts.group_rows_with(facts.group_row("offsets"))
         & ~np.isin(here, open_)
         & ~groups.equals("type", GroupType.SHARE)
+        & ~facts.is_of_workers
     )
     return groups.rows(bad, "group_id", "type", "state", "member_count")
 
@@ -117,7 +118,7 @@ NO_OFFSETS = Rule(
     "R64",
     "group-without-offsets",
     Severity.INFO,
-    summary="A group has no committed offset.",
+    summary="A group has no committed offset; share groups and those of workers, as of Connect, never have one.",
     why="It has never committed, keeps its offsets elsewhere, or lost them: its consumers start from "
     "auto.offset.reset.",
     evidence="State and members of the group.",

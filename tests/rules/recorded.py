@@ -132,7 +132,7 @@ def _without_leader_epoch(case: Case) -> Iterator[Finding]:
 
 
 def _without_offsets(case: Case) -> Iterator[Finding]:
-    """Groups without an offset, and without a commit in an open transaction."""
+    """Groups without an offset, and without a commit in an open transaction; not those of workers, as of Connect."""
     # Requests before 2.5, and to 3.7, do not tell of open transactions: there the recorder says which it left.
     path = case.directory / "case.json"
     left = json.loads(path.read_text(encoding="utf-8")).get("openTransactionsOf") if path.exists() else None
@@ -140,6 +140,8 @@ def _without_offsets(case: Case) -> Iterator[Finding]:
     with_offsets = {group for group, _, _, _ in _offsets(case)}
     for name, group in _groups(case).items():
         listed = group.get("type", "classic") not in ("share", "absent")
+        if group.get("describe", group).get("protocolType", group.get("protocol_type", "")) not in ("", "consumer"):
+            continue
         if listed and name not in with_offsets and "unstablePartitions" not in group and f'"{name}"' not in waiting:
             yield "R64", name, None, None
 
