@@ -250,8 +250,8 @@ class Facts:
         """Mask over ``groups``: classic groups of another protocol than that of consumers, as of Connect or a schema
         registry, whose members share out work and commit nothing."""
         kinds = pc.fill_null(self.groups.array("protocol_type"), "")
-        consumers = pc.is_in(kinds, pa.array(["", "consumer"]))
-        return self.groups.equals("type", GroupType.CLASSIC) & ~consumers.to_numpy(zero_copy_only=False)
+        consumers: Bools = pc.is_in(kinds, pa.array(["", "consumer"])).to_numpy(zero_copy_only=False)
+        return self.groups.equals("type", GroupType.CLASSIC) & ~consumers
 
     @staticmethod
     def of_groups(values: Any, rows: Int64s) -> Any:
