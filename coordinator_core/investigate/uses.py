@@ -291,7 +291,7 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
         not_this=["The group is not dead, although tools say that it has no active members."],
         now=[
             "Nothing, where its offsets are to be mirrored (sync.group.offsets.enabled): MirrorMaker leaves the group "
-            "alone once it has members here."
+            "alone once it has members here. Else it reads with assign(), as Flink and Spark do."
             if origin.kind is OriginKind.MIRROR
             else "Nothing: who reads with assign(), as Flink and Spark do, joins no group and shows as 'no active "
             "members'.",
