@@ -49,6 +49,7 @@ PARTS = (
     Part("spark", "real", together=True),
     Part("live/test_codecs.py", "full"),
     Part("live/test_compacted_log.py", "full"),
+    Part("live/test_offset_delete.py", "full"),
     Part("live/test_sweeps.py", "full"),
     Part("live/test_schemas.py", "real"),
     Part("live/test_generated_log.py", "full"),

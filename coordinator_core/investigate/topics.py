@@ -298,7 +298,11 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             for key, one in sorted(gone.items())
         ][:SHOWN],
         not_this=["No consumer is stuck there: there is nothing to read."],
-        now=[f"Remove it: {consumer_groups(group.group_id, '--delete-offsets', '--topic', key.topic)}"],
+        now=[
+            "Leave it: brokers refuse --delete-offsets of what they do not have (UNKNOWN_TOPIC_OR_PARTITION).",
+            "Or delete the group with all of its offsets, once it is empty: "
+            + consumer_groups(group.group_id, "--delete"),
+        ],
     )
 
 

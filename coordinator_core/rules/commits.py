@@ -295,7 +295,8 @@ NO_TOPIC = Rule(
     why="Nobody cleans them up but their expiry; if a topic of that name is created again, consumers start "
     "in its middle.",
     evidence="The group, the topic, one of the partitions.",
-    remedy="kafka-consumer-groups --delete-offsets, or leave it to the retention.",
+    remedy="Leave it to the retention: brokers refuse kafka-consumer-groups --delete-offsets of what they do not have "
+    "(UNKNOWN_TOPIC_OR_PARTITION). With all other offsets of the group it goes by --delete, once the group is empty.",
     message="{topic}-{partition} is not in the topic snapshot",
     reads=("offsets",),
     needs=(Need.TOPICS,),
@@ -348,8 +349,8 @@ SILENT = Rule(
     "active-group-is-silent",
     Severity.WARNING,
     summary="A stable group with members has not committed for a large part of the retention.",
-    why="Its consumers heartbeat and do nothing, or do not commit. Once it becomes Empty its offsets expire "
-    "that much sooner (before 2.1: even now).",
+    why="Its consumers heartbeat and do nothing, or do not commit. Once a KIP-848 group becomes Empty its offsets "
+    "expire that much sooner (before 2.1: those of any group, even now).",
     evidence="Time of the newest commit.",
     remedy="Look at its consumers; if its topics are silent too, mute the rule for the group.",
     message="{group_id} has {member_count} members and has not committed for {silent_ms} ms",

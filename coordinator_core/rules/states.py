@@ -162,7 +162,8 @@ OFFSETS_OF_SHARE_GROUP = Rule(
     why="Share groups keep their state elsewhere; such offsets block the sweep that expires offsets in 4.4 "
     "and later, for all groups of the partition.",
     evidence="How many; one of the commits.",
-    remedy="kafka-consumer-groups --delete-offsets before the upgrade; let the share group have another id.",
+    remedy="Let the share group have another id, and delete this one while it is empty, before the upgrade: "
+    "kafka-share-groups --delete takes them along. OffsetDelete knows no share groups.",
     message="share group {group_id} has committed offsets of {topic}",
     reads=("offsets", "groups"),
     find=_offsets_of_share_group,
