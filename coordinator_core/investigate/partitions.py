@@ -162,9 +162,7 @@ def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) ->
 
 
 def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
-    for transaction in _open_transactions(history):
-        if not _is_hanging(transaction, case):
-            continue
+    for transaction in _open_transactions(history, case, hang=True):
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
@@ -189,9 +187,7 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
 
 def explain_open_transactions(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
     """Transactions that are open and may still end: of groups that were asked for, since a busy log has many."""
-    for transaction in _open_transactions(history):
-        if _is_hanging(transaction, case):
-            continue
+    for transaction in _open_transactions(history, case, hang=False):
         yield _open(
             "open-transaction",
             Severity.INFO,
@@ -214,13 +210,11 @@ def explain_open_transactions(history: PartitionHistory, case: Case) -> Iterator
         )
 
 
-def _open_transactions(history: PartitionHistory) -> list[Transaction]:
+def _open_transactions(history: PartitionHistory, case: Case, *, hang: bool) -> list[Transaction]:
+    """Those that are open for longer than any producer may ask for, or the others."""
     assert history.state is not None
-    return [one for one in history.state.transactions if one.outcome is TransactionOutcome.OPEN]
-
-
-def _is_hanging(transaction: Transaction, case: Case) -> bool:
-    return case.now_ms - transaction.timestamp_ms > _TRANSACTION_MAX_MS
+    open_ = [one for one in history.state.transactions if one.outcome is TransactionOutcome.OPEN]
+    return [one for one in open_ if (case.now_ms - one.timestamp_ms > _TRANSACTION_MAX_MS) == hang]
 
 
 def _open(

@@ -87,6 +87,11 @@ class Columns:
         )
         return found
 
+    def lacks(self, column: str) -> Bools:
+        """Mask of the rows in which a column of text is null or empty."""
+        found: Bools = pc.equal(pc.fill_null(self.array(column), ""), "").to_numpy(zero_copy_only=False)
+        return found
+
     def rows(self, where: Bools | Int64s, *columns: str, **more: Int64s | pa.Array | int) -> pa.Table:
         """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 

@@ -249,9 +249,9 @@ class Facts:
     def is_of_workers(self) -> Bools:
         """Mask over ``groups``: classic groups of another protocol than that of consumers, as of Connect or a schema
         registry, whose members share out work and commit nothing."""
-        kinds = pc.fill_null(self.groups.array("protocol_type"), "")
-        consumers: Bools = pc.is_in(kinds, pa.array(["", "consumer"])).to_numpy(zero_copy_only=False)
-        return self.groups.equals("type", GroupType.CLASSIC) & ~consumers
+        groups = self.groups
+        of_consumers = groups.equals("protocol_type", "consumer") | groups.lacks("protocol_type")
+        return groups.equals("type", GroupType.CLASSIC) & ~of_consumers
 
     @staticmethod
     def of_groups(values: Any, rows: Int64s) -> Any:

@@ -115,14 +115,9 @@ def _leader_unknown(facts: Facts, _: Limits) -> pa.Table:
 
 def _no_protocol(facts: Facts, _: Limits) -> pa.Table:
     groups = facts.groups
-    lacks = _empty_text(groups.array("protocol")) | _empty_text(groups.array("protocol_type"))
+    lacks = groups.lacks("protocol") | groups.lacks("protocol_type")
     bad = groups.equals("type", GroupType.CLASSIC) & (groups.numbers("member_count") > 0) & lacks
     return groups.rows(bad, "group_id", "protocol_type", "protocol", "member_count")
-
-
-def _empty_text(array: pa.Array) -> Bools:
-    found: Bools = pc.equal(pc.fill_null(array, ""), "").to_numpy(zero_copy_only=False)
-    return found
 
 
 def _epoch_ahead(facts: Facts, _: Limits) -> pa.Table:
