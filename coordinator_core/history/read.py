@@ -46,15 +46,14 @@ from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, Parti
 from coordinator_core.merge.packed import PackedText, PackedTexts
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 from coordinator_core.records.ordinary import OrdinaryDecode
-from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
+from coordinator_core.releases import EPOCH_KEY_TYPES, OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, commit_decoders, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 _LONG_NAMES = 1000
 """Characters from which on a name is kept once, and not with each offset key."""
 _MEMBER_TYPES = frozenset({5, 10, 19})
-_EPOCH_TYPES = frozenset({3, 11, 17})
-_GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
+_GROUP_TYPES = EPOCH_KEY_TYPES | {2}
 _ASSIGNMENT_TYPE = 8
 _ENDS = frozenset({ControlType.COMMIT, ControlType.ABORT})
 """Control records that end a transaction; to the Scala loader every one with a readable key does, as an abort."""
@@ -455,7 +454,7 @@ class HistoryReader:
             self._deletions.add(place.timestamp_ms, group_id, None)
             if before is None and self._has_cleaned and not history.changes:
                 history.bare.append(Bare(None, place))
-            if before is None or (record.key_type in _EPOCH_TYPES and isinstance(before, ClassicGroup)):
+            if before is None or (record.key_type in EPOCH_KEY_TYPES and isinstance(before, ClassicGroup)):
                 return
             change = Change(ChangeKind.DELETED, place, generation_of(before), left=members)
             change.had_offsets = self._removals.count(group_id)
@@ -471,7 +470,7 @@ class HistoryReader:
         stay = {member.member_id for member in now}
         joined = tuple(member for member in now if member.member_id not in known)
         left = tuple(member for member in members if member.member_id not in stay)
-        kind = ChangeKind.EPOCH if record.key_type in _EPOCH_TYPES else ChangeKind.GENERATION
+        kind = ChangeKind.EPOCH if record.key_type in EPOCH_KEY_TYPES else ChangeKind.GENERATION
         causes = self._epoch_causes.pop(group_id, [])
         history.note(
             Change(

@@ -9,6 +9,7 @@ see CONTRIBUTING.md.
 from coordinator_core.releases.facts import (
     CLASSIC_KEY_TYPES,
     CONSUMER_KEY_TYPES,
+    EPOCH_KEY_TYPES,
     FACTS_BESIDE_LOADING,
     OFFSET_KEY_TYPES,
     SHARE_KEY_TYPES,
@@ -40,6 +41,7 @@ from coordinator_core.releases.profiles import (
 __all__ = [
     "CLASSIC_KEY_TYPES",
     "CONSUMER_KEY_TYPES",
+    "EPOCH_KEY_TYPES",
     "FACTS_BESIDE_LOADING",
     "OFFSET_KEY_TYPES",
     "PROFILE_RELEASES",

@@ -19,6 +19,8 @@ CLASSIC_KEY_TYPES = frozenset({0, 1, 2})
 CONSUMER_KEY_TYPES = frozenset({3, 4, 5, 6, 7, 8, 16})
 SHARE_KEY_TYPES = frozenset({9, 10, 11, 12, 13, 14, 15})
 STREAMS_KEY_TYPES = frozenset({17, 19, 20, 21, 22, 23})
+EPOCH_KEY_TYPES = frozenset({3, 11, 17})
+"""Records of the epoch of a consumer, share or streams group."""
 
 
 class Loader(StrEnum):

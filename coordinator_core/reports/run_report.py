@@ -150,7 +150,7 @@ def _lag(lag: Lag) -> Document:
 
 def _expiry(facts: Facts, found: Reconciliation) -> Document:
     """Offsets and groups that expire, by day, if nothing else happens."""
-    retention = int(found.settings.limits["offsets_retention_ms"])
+    retention = int(found.settings.limits(facts.profile)["offsets_retention_ms"])
     document: Document = {"offsets_retention_ms": retention, "days": None, "soonest": [], "later": 0}
     if facts.run.rows("offsets") > MAX_FORECAST_OFFSETS:
         return document

@@ -175,7 +175,7 @@ def _storm(facts: Facts, limits: Limits) -> pa.Table:
 
 def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
-    judged = facts.is_active & facts.subscription_is_known
+    judged = facts.is_active & facts.topics_are_known
     rows = np.flatnonzero(facts.of_groups(judged, group))
     key = facts.group_topic(group[rows], facts.offset_topic[rows])
     bad = ~np.isin(key, facts.subscribed_keys())
@@ -281,7 +281,8 @@ OTHER_TOPIC_ID = Rule(
     summary="A committed offset is of a topic that was deleted and created again.",
     why="The offset means nothing in the new topic: the consumer skips its first records, or resets (KAFKA-19141).",
     evidence="Topic id of the commit and of the live topic.",
-    remedy="Delete the group's offsets of the topic, or reset them: kafka-consumer-groups --delete-offsets.",
+    remedy="Stop the group's consumers, and reset its offsets of the topic (kafka-consumer-groups --reset-offsets) or "
+    "delete them (--delete-offsets): brokers refuse both while members read the topic.",
     message="{group_id} committed for topic id {topic_id} of {topic}, which now is {live_topic_id}",
     reads=("offsets",),
     needs=(Need.TOPICS,),
@@ -381,7 +382,7 @@ UNSUBSCRIBED = Rule(
     evidence="How many partitions; one of the commits.",
     remedy="None if the topic was dropped on purpose; else bring the subscription back in time.",
     message="{group_id} has offsets of {topic} and does not subscribe to it",
-    reads=("offsets", "groups", "members", "regexes"),
+    reads=("offsets", "groups", "members", "regexes", "streams_topology"),
     find=_not_subscribed,
     applies=lambda profile: profile.expiry.expires_unsubscribed,
     also=("D11",),
@@ -405,7 +406,8 @@ STOPPED = Rule(
     "partition-stopped",
     Severity.WARNING,
     summary="A partition with records to read is not committed any more, while its owner goes on with others.",
-    why="The client has paused it, fails at one of its records again and again, or a worker of it hangs.",
+    why="The client has paused it, fails at one of its records again and again, or a worker of it hangs. Or the "
+    "partition was quiet, and its records came just before the topics were noted: no time of theirs tells.",
     evidence="Its lag, how long before the owner's newest commit its own was.",
     remedy="Look at the owner for that partition; with read_committed also for a transaction that hangs in the topic: "
     "kafka-transactions.sh find-hanging.",

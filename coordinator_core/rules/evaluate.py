@@ -94,7 +94,7 @@ def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
 def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
     """Results of ``rules`` on ``facts``, which are of the whole run (``is_all``) or of a part of it."""
     found = []
-    limits = settings.limits
+    limits = settings.limits(facts.profile)
     limit = int(limits["findings_per_rule"])
     for rule in rules:
         hits = rule.find(facts, limits)
@@ -131,7 +131,7 @@ def reconciled(
         of_rule.setdefault(hits.code, []).append(hits)
     findings = []
     for parts in of_rule.values():
-        is_over = sum(hits.count for hits in parts) > settings.limits["findings_per_rule"]
+        is_over = sum(hits.count for hits in parts) > settings.limits(facts.profile)["findings_per_rule"]
         tables = [hits.together if is_over else hits.each for hits in parts]
         rows = pa.concat_tables([table for table in tables if table is not None])
         findings.append(rows)

@@ -57,8 +57,9 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
 
 
 def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: int) -> Int64s:
-    """Committed offsets of the groups of which one is older than the retention; where sweeps run, few."""
-    offsets = facts.offsets
+    """Committed offsets of the groups of which one is older than the retention, or that are Empty for so long; where
+    sweeps run, few."""
+    offsets, groups = facts.offsets, facts.groups
     has_explicit = ~offsets.is_null("expire_timestamp_ms")
     old = np.zeros(len(offsets), np.bool_)
     # The age of a commit counts even beside an expire timestamp: its group may hold others as old.
@@ -71,6 +72,10 @@ def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: i
             explicit_ms=offsets.numbers("expire_timestamp_ms"),
             is_explicit=is_explicit,
         ).is_due
+    if clock is Clock.GROUP:
+        since = groups.numbers("state_timestamp_ms")
+        long_empty = groups.equals("state", GroupState.EMPTY) & (since >= 0) & (then - since >= retention)
+        old |= facts.of_groups(long_empty, facts.group_row("offsets"))
     if not old.any():
         return np.zeros(0, np.int64)
     codes = offsets.array("group_id").indices.to_numpy()

@@ -23,7 +23,7 @@ from coordinator_core.runs.read import Run
 
 T = TypeVar("T")
 
-_OF_GROUPS = ("members", "regexes", "target_assignments")
+_OF_GROUPS = ("members", "regexes", "streams_topology", "target_assignments")
 """Tables whose rows exist only with their group."""
 _OF_TOPICS = (Need.TOPICS, Need.EPOCHS, Need.REPLICAS, Need.CONFIG)
 
@@ -143,11 +143,7 @@ class Facts:
 
     @cached_property
     def _groups_coded(self) -> tuple[dict[str, Int64s], pa.Array]:
-        tables = [
-            name
-            for name in ("groups", "offsets", "members", "target_assignments", "regexes")
-            if self.run.has_table(name)
-        ]
+        tables = [name for name in ("groups", "offsets", *_OF_GROUPS) if self.run.has_table(name)]
         numbers, texts = coded(*(self.table(name).array("group_id") for name in tables))
         return dict(zip(tables, numbers, strict=True)), texts
 
@@ -190,6 +186,7 @@ class Facts:
             "identity": pc.coalesce(owned["topic"], owned["topic_id"]).combine_chunks(),
             "subscribed": subscribed["topic"].combine_chunks(),
             "regexes": regexes["topic"].combine_chunks(),
+            "sources": self._sources["topic"].combine_chunks(),
             "live": live,
         }
         numbers, texts = coded(*columns.values())
@@ -338,6 +335,11 @@ class Facts:
         return _exploded_texts(self.table("regexes").array("topics"))
 
     @cached_property
+    def _sources(self) -> pa.Table:
+        """Topics that streams groups read, by row of ``streams_topology``."""
+        return _exploded_topologies(self.table("streams_topology").array("subtopologies"))
+
+    @cached_property
     def subscriptions(self) -> tuple[Int64s, Int64s]:
         """Member rows, and the number of each topic that they subscribe to: by name, or by their regex."""
         member = self._subscriptions["row"].to_numpy()
@@ -380,10 +382,19 @@ class Facts:
         bad = unknown | unresolved | half
         return self.is_consumers & ~self.group_rows_with(np.where(bad, row, -1))
 
+    @cached_property
+    def topics_are_known(self) -> Bools:
+        """Mask over ``groups``: :meth:`subscribed_keys` has all topics that its members subscribe to."""
+        has_topology = self.group_rows_with(self.group_row("streams_topology"))
+        return self.subscription_is_known | (self.groups.equals("type", GroupType.STREAMS) & has_topology)
+
     def subscribed_keys(self) -> Int64s:
-        """Numbers (:meth:`group_topic`) of groups and topics that some member subscribes to; ascending, unique."""
+        """Numbers (:meth:`group_topic`) of groups and topics that some member subscribes to, or that a topology has for
+        sources; ascending, unique."""
         member, topic = self.subscriptions
-        return np.unique(self.group_topic(self.group_row("members")[member], topic))
+        row, source = self._sources["row"].to_numpy(), self._topics_coded[0]["sources"]
+        of_streams = self.group_topic(self.group_row("streams_topology")[row], source)
+        return np.unique(np.append(self.group_topic(self.group_row("members")[member], topic), of_streams))
 
     def group_topic(self, group: Int64s, topic: Int64s) -> Int64s:
         """One number for a group's row and a topic."""
@@ -409,6 +420,22 @@ def _exploded_assignment(assignment: pa.Array, names_by_id: dict[str, str]) -> p
             "partition": pc.list_flatten(partitions).cast(pa.int64()),
         }
     )
+
+
+def _exploded_topologies(subtopologies: pa.Array) -> pa.Table:
+    """Columns ``row`` and ``topic`` of the source and repartition source topics of a column of topologies."""
+    row = pc.list_parent_indices(subtopologies).cast(pa.int64())
+    entries = pc.list_flatten(subtopologies)
+    tables = [pa.table({"row": pa.array([], pa.int64()), "topic": pa.array([], pa.string())})]
+    if len(entries):
+        sources, repartitions = (entries.field(name) for name in ("source_topics", "repartition_source_topics"))
+        for lists, topics in (
+            (sources, pc.list_flatten(sources)),
+            (repartitions, pc.struct_field(pc.list_flatten(repartitions), "name")),
+        ):
+            entry = pc.list_parent_indices(lists)
+            tables.append(pa.table({"row": row.take(entry), "topic": topics.cast(pa.string())}))
+    return pa.concat_tables(tables)
 
 
 def _exploded_texts(lists: pa.Array) -> pa.Table:

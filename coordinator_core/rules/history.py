@@ -112,7 +112,7 @@ def _expired_while_active(facts: Facts, limits: Limits) -> pa.Table:
     here = np.append(now_row, -1)[group]
     judged = np.ones(len(gone), np.bool_)
     for of, row in ((previous, group), (facts, here)):
-        judged &= of.of_groups(of.is_active & of.subscription_is_known, row)
+        judged &= of.of_groups(of.is_active & of.topics_are_known, row)
     # Subscribed then and now: an offset that may not expire. Topic numbers differ between the runs.
     judged[judged] = np.isin(
         previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys()
@@ -258,7 +258,7 @@ EXPIRED_WHILE_ACTIVE = Rule(
     "the commit was too young to expire.",
     remedy="Commit it again before the consumer restarts; raise offsets.retention.minutes; upgrade.",
     message="{topic}-{partition} had the committed offset {committed_offset} and has none",
-    reads=("offsets", "groups", "members", "regexes"),
+    reads=("offsets", "groups", "members", "regexes", "streams_topology"),
     needs=(Need.PREVIOUS_RUN,),
     thresholds=("offsets_retention_ms",),
     of_partition=True,

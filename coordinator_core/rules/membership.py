@@ -8,12 +8,13 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.signs import Seen, disagree, families
+from coordinator_core.releases import EPOCH_KEY_TYPES
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 
-_GROUP_TYPES = frozenset({2, 3})
+_GROUP_TYPES = EPOCH_KEY_TYPES | {2}
 _RECORDS_OF_ONE_LIFE = 2
 
 

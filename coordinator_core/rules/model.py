@@ -44,7 +44,9 @@ class Threshold:
 
 
 THRESHOLDS: Mapping[str, Threshold] = {
-    "offsets_retention_ms": Threshold(7 * DAY_MS, "`offsets.retention.minutes` of the brokers"),
+    "offsets_retention_ms": Threshold(
+        7 * DAY_MS, "`offsets.retention.minutes` of the brokers; by default a day before 2.0"
+    ),
     "expiry_grace_ms": Threshold(
         1_200_000, "R60: two rounds of `offsets.retention.check.interval.ms`, in which a sweep must have come"
     ),

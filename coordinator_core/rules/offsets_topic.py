@@ -13,6 +13,7 @@ from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.columns import Int64s
+from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Find, Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -202,7 +203,7 @@ def _unknown_epoch(facts: Facts, _: Limits) -> pa.Table:
     ahead = (current >= 0) & (epoch > current)
     # The epoch is that of the record before the committed offset: if that record is there, so is its epoch.
     gone = (oldest >= 0) & (epoch >= 0) & (epoch < oldest) & (start >= 0) & (committed > start)
-    bad = ahead | gone
+    bad = (ahead | gone) & same_topic(facts)
     more = {"oldest_leader_epoch": oldest[bad], "current_leader_epoch": current[bad]}
     return facts.offsets.rows(bad, *_OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms", **more)
 
@@ -211,7 +212,7 @@ def _before_first_record(facts: Facts, limits: Limits) -> pa.Table:
     assert facts.topics is not None
     first = _of_topic(facts, facts.topics.first_record_ms)
     time, committed = facts.offsets.numbers("commit_timestamp_ms"), facts.offsets.numbers("committed_offset")
-    bad = (first > 0) & (committed > 0) & (time >= 0) & (time + limits["clock_skew_ms"] < first)
+    bad = (first > 0) & (committed > 0) & (time >= 0) & (time + limits["clock_skew_ms"] < first) & same_topic(facts)
     columns = (*_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     return facts.offsets.rows(bad, *columns, first_record_ms=first[bad])
 

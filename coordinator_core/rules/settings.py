@@ -14,6 +14,7 @@ import yaml
 from coordinator_core import storage
 from coordinator_core.durations import DAY_MS
 from coordinator_core.errors import UsageError
+from coordinator_core.releases import Profile
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _EPOCH = date(1970, 1, 1)
@@ -61,10 +62,11 @@ class RuleSettings:
     def severity(self, code: str, default: Severity) -> Severity:
         return self.severities.get(code, default)
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """Every threshold with its value."""
-        return {name: self.thresholds.get(name, known.default) for name, known in THRESHOLDS.items()}
+    def limits(self, profile: Profile) -> dict[str, float]:
+        """Every threshold with its value, by the defaults of the release."""
+        defaults = {name: known.default for name, known in THRESHOLDS.items()}
+        defaults["offsets_retention_ms"] = profile.expiry.default_offsets_retention_ms
+        return {**defaults, **self.thresholds}
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that differ from the catalogue."""

@@ -324,8 +324,8 @@ STORM = Rule(
     "rebalance-storm",
     Severity.WARNING,
     summary="A group rebalances again and again.",
-    why="While it rebalances nobody reads on; members that take longer than max.poll.interval.ms, or crash, start the "
-    "next one.",
+    why="With an eager assignor nobody reads on while a classic group rebalances; otherwise the partitions that move "
+    "stand still. Members that take longer than max.poll.interval.ms, or crash, start the next one.",
     evidence="First and last record of the busiest hour, rebalances without a commit after them, who joined most.",
     remedy="Compare max.poll.interval.ms with the slowest batch of that client; give members a group.instance.id.",
     message="{group_id} rebalanced {rebalances} times in {minutes} minutes; {client} joined {joins} times",
@@ -347,8 +347,8 @@ FLAPPING = Rule(
     "flapping-member",
     Severity.WARNING,
     summary="One client joins a group again and again.",
-    why="Each time all members give up their partitions (or are asked to): a crash, a restart by its supervisor, or "
-    "session.timeout.ms against its pauses.",
+    why="A crash, a restart by its supervisor, or session.timeout.ms against its pauses. Each time its partitions "
+    "move, and all members of a classic group with an eager assignor give up theirs.",
     evidence="The record of its first join, how often, in how many minutes.",
     remedy="Look at that client; give members a group.instance.id.",
     message="{client} joined {group_id} {joins} times in {minutes} minutes",

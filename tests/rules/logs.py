@@ -170,9 +170,9 @@ def consumer_member(
     return [records[part] for part in parts.split()]
 
 
-def share_group(group: str) -> list[Record]:
+def share_group(group: str, *, epoch: int = 2) -> list[Record]:
     return [
-        (encode_key(11, {"groupId": group}), encode_value(11, 0, {"epoch": 2, "metadataHash": 7})),
+        (encode_key(11, {"groupId": group}), encode_value(11, 0, {"epoch": epoch, "metadataHash": 7})),
         (encode_key(12, {"groupId": group}), encode_value(12, 0, {"assignmentEpoch": 2})),
     ]
 

@@ -13,7 +13,7 @@ from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
 from tests.log.builders import NOW_MS
-from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, STUCK, at, committed, with_topics
+from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, STUCK, at, committed, with_partition, with_topics
 from tests.rules.logs import (
     HEALTHY,
     OFFSETS,
@@ -33,6 +33,7 @@ from tests.rules.logs import (
     offset_tombstone,
     one,
     pending,
+    share_group,
     streams_group,
     subscription,
     topic,
@@ -79,6 +80,9 @@ TWINS = {
     "R13: it is handed over": one(HANDED_OVER, commit(), commit(partition=1), topics=TWO),
     "R13: it is handed over for two rebalance timeouts": _handed_over_for(600_000, topics=TWO),
     "R13: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
+    "R27: share groups live on": one(
+        *(share_group(name, epoch=epoch) for epoch in (2, 3, 4) for name in STORES), now_ms=NOW_MS + DAY_MS
+    ),
     "R27: they have members": one(*map(classic, STORES), *map(commit, STORES)),
     "R27: they commit for long": _of_stores(commit, commit),
     "R39: it is handed over": one(HANDED_OVER, commit(), commit(partition=1)),
@@ -106,10 +110,26 @@ TWINS = {
     "R52: it is newer than the transaction log": one(
         *HEALTHY, pending(commit(offset=70), time_ms=NOW_MS + 1), going={"other": 8}
     ),
+    "R43: its topology reads it": one(*TASK, release="4.3.1"),
     "R61: the topics lack it": one(*GONE, previous=BEFORE, topics=TOPICS),
     "R61: the topics have another of that name": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=OTHER_U),
     "R61: the log tells that it was deleted": one(*GONE, previous=BEFORE, topics=LIVE_U, scanned=True),
     "R61: nobody has an offset of it": one(*GONE, previous=BEFORE),
+    "R69: the release keeps offsets for a day": one(
+        classic(),
+        *(at(number, commit(name, f"u{name}", version=1)) for number, name in enumerate("rs")),
+        *(at(2 * DAY + 60 * number, offset_tombstone(name, f"u{name}")) for number, name in enumerate("rs")),
+        committed(2 * DAY + 90, 51, 0),
+        **SCALA | {"release": "1.1.1", "now_ms": NOW_MS + 3 * DAY_MS},
+    ),
+    "R89: R35 says that it is another topic": one(
+        classic(), commit(leader_epoch=3, topicId=OTHER_TOPIC_ID), topics=with_partition(leader_epoch=2)
+    ),
+    "R90: R35 says that it is another topic": one(
+        classic(),
+        commit(topicId=OTHER_TOPIC_ID),
+        topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS),
+    ),
     "R73: a consumer catches up": one(
         classic(), *SLOW, *(committed(100 + number, 1500 * number, 0) for number in range(1, 9)), **SCALA
     ),
@@ -130,7 +150,15 @@ MORE_FAULTS = {
     # Partition 5 is none of the topic's, so it is no owner of one of them.
     "R13": one(classic("g", member(owns=assignment(t=[1, 5]))), commit(partition=1), topics=TWO),
     "R40": one(*TASK, now_ms=NOW_MS + 4 * DAY_MS),
+    "R43": one(*TASK, commit("s", "u")),
     "R47": one(classic(), commit(metadata="\U0001f600" * 2000)),
+    "R60: it is Empty for so long": one(
+        empty_group("s"), commit("s", "u", time_ms=NOW_MS + 7 * DAY_MS), now_ms=NOW_MS + 8 * DAY_MS
+    ),
+    "R60: the release keeps offsets for a day": one(
+        commit("s", "u", version=1), now_ms=NOW_MS + 2 * DAY_MS, release="1.1.1"
+    ),
+    "R61": one(*HEALTHY, *TASK, offset_tombstone("s"), previous=one(*HEALTHY, *TASK)),
     "R61: a commit of that age may have expired": one(*GONE, previous=BEFORE, now_ms=NOW_MS + 7 * DAY_MS),
     "R61: the log does not tell of a deletion": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=LIVE_U),
     "R73": one(classic(), *SLOW, *(committed(100 + number, 50_000 + number, 0) for number in range(9)), **SCALA),

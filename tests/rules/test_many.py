@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
+from coordinator_core.releases import profile_for_release
 from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_report import run_report
 from coordinator_core.rules import facts as facts_module
@@ -34,8 +35,8 @@ from tests.rules.together import ALONE, together
 
 DAY_MS = 86_400_000
 SETTINGS = RuleSettings()
-RETENTION_MS = int(SETTINGS.limits["offsets_retention_ms"])
-GRACE_MS = int(SETTINGS.limits["expiry_grace_ms"])
+LIMITS = SETTINGS.limits(profile_for_release("4.3.1"))
+RETENTION_MS, GRACE_MS = int(LIMITS["offsets_retention_ms"]), int(LIMITS["expiry_grace_ms"])
 FEW_PARTITIONS, PARTITIONS = 12, 40
 RELEASES = ("3.8.1", "4.0.0", "4.3.1")
 
@@ -68,18 +69,12 @@ def topics_of_random_groups() -> dict[str, Any]:
 
 
 def expired(facts: Facts) -> set[tuple[Any, ...]]:
-    """Offsets that sweeps of each group with an old offset would delete, group by group."""
+    """Offsets that sweeps would delete, group by group."""
     then = facts.now_ms - GRACE_MS
-    old = {
-        offset_key.group_id
-        for state in facts.run.states()
-        for offset_key, offset in state.offsets.items()
-        if offset.commit_timestamp_ms + RETENTION_MS <= then
-        or (offset.expire_timestamp_ms is not None and 0 <= offset.expire_timestamp_ms <= then)
-    }
+    retention_ms = int(SETTINGS.limits(facts.profile)["offsets_retention_ms"])
     plans = [
-        plan_expiry(state, facts.profile, now_ms=then, offsets_retention_ms=RETENTION_MS)
-        for state in facts.run.states(group_ids=old)
+        plan_expiry(state, facts.profile, now_ms=then, offsets_retention_ms=retention_ms)
+        for state in facts.run.states()
     ]
     return {
         (
@@ -99,7 +94,7 @@ def expired(facts: Facts) -> set[tuple[Any, ...]]:
 
 def check_expired(facts: Facts) -> None:
     columns = ("offsets_partition", "record_offset", "group_id", "topic", "partition", "reason", "expired_ms")
-    rows = RULES["R60"].find(facts, SETTINGS.limits).to_pylist()
+    rows = RULES["R60"].find(facts, SETTINGS.limits(facts.profile)).to_pylist()
     found = {tuple(row[name] for name in columns) for row in rows}
     assert len(found) == len(rows)
     assert found == expired(facts)
@@ -115,7 +110,9 @@ def test_offsets_are_due_that_a_sweep_would_delete(release: str, count: int, tmp
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "2.3.1"])
 def test_offsets_are_due_that_early_sweeps_would_delete(release: str, tmp_path: Path) -> None:
     then = NOW_MS - GRACE_MS
-    times = [then - RETENTION_MS - 1 + number for number in range(3)]
+    profile = profile_for_release(release)
+    retention_ms = int(SETTINGS.limits(profile)["offsets_retention_ms"])
+    times = [then - retention_ms - 1 + number for number in range(3)]
     commits = [
         commit("alone", partition=number, version=1, time_ms=time_ms, expireTimestamp=-1)
         for number, time_ms in enumerate(times)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.inputs import Inputs
 from tests.rules.faults import DAY_MS, UNCLEANED, of_partition, with_offsets_topic, with_partition
 from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
@@ -99,4 +100,4 @@ def test_settings_of_the_brokers_are_the_thresholds_that_nobody_set(tmp_path: Pa
     run = one(*HEALTHY).publish(tmp_path)
     found = Inputs.read(run.path, topics=str(topics), settings_file=rules).settings
     assert found.thresholds == {"offset_metadata_max_bytes": 7, "offsets_retention_ms": 3_600_000}
-    assert found.limits["transaction_max_timeout_ms"] == 900_000
+    assert found.limits(profile_for_release("4.3.1"))["transaction_max_timeout_ms"] == 900_000
