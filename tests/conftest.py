@@ -127,6 +127,7 @@ PARTS = (
     Part("test_sbom.py", "fast"),
     Part("test_tiers.py", "fast"),
     Part("test_topology.py", "fast"),
+    Part("test_workers.py", "fast"),
 )
 NOT_BEGUN = pytest.StashKey[dict[str, int]]()
 """Files or parts that no worker began, with the number of their tests."""

@@ -27,6 +27,7 @@ from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.investigate.investigate import LARGE_BYTES, investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
+from coordinator_core.process.workers import most_workers
 from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
@@ -96,6 +97,7 @@ def investigate_command(
         since_ms=None if since is None else time_ms(since, "--since"),
         on_damage=options.on_damage,
         damage=damage,
+        workers=most_workers(),
     )
     warn_about_damage(damage, options.on_damage)
     known = {group.group_id for group in found.groups}

@@ -36,6 +36,7 @@ from coordinator_core.investigate.words import count
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
+from coordinator_core.process.workers import most_workers
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide, is_elsewhere
@@ -438,7 +439,15 @@ def _at(
     beside = found_beside(paths)
     topics = None if beside.topics is None else read_topics(beside.topics)
     case = Case(profile, options.now_ms, None, topics, captured_retention_ms=configured_retention_ms(topics))
-    told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
+    told = investigate(
+        snapshot,
+        case,
+        groups=groups or None,
+        since_ms=None,
+        on_damage=options.on_damage,
+        damage=damage,
+        workers=most_workers(),
+    )
     # Deletion or expiry of a group that nobody reads any more is no incident, nor is what may be another topic by now,
     # unless somebody asks for that group.
     explanations = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Portion
@@ -14,6 +15,7 @@ from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import (
     Certainty,
     ChangeKind,
+    ClockBack,
     Deletions,
     EndKind,
     GroupHistory,
@@ -54,15 +56,16 @@ from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.investigate.visitors import explain_visitors
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.process.workers import in_workers
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
 LARGE_BYTES = 32 << 20
-_PORTION_RECORDS = 250_000
-"""Some 400 MB as histories, if each commit counts."""
+_PORTION_RECORDS = 125_000
+"""Some 200 MB as histories, if each commit counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +102,18 @@ def investigate(
     damage: list[Damage],
     large_bytes: int = LARGE_BYTES,
     portion_records: int = _PORTION_RECORDS,
+    workers: int = 1,
 ) -> Investigation:
     """Explain ``groups`` (``None``: all, and the offsets topic) since ``since_ms``.
 
     All groups of a log of more than ``large_bytes`` are read in portions of about ``portion_records`` records, so that
-    memory follows the offset keys, removals and rebalances and not the commits. The explanations are the same; of
-    ``histories`` there are outlines (:func:`~coordinator_core.history.model.outline`). Raises as ``read_records`` does.
+    memory follows the offset keys, removals and rebalances and not the commits; so many ``workers``, which are
+    processes, read side by side. The explanations are the same; of ``histories`` there are outlines
+    (:func:`~coordinator_core.history.model.outline`). Raises as ``read_records`` and ``in_workers`` do.
     """
     replayed: dict[int, PartitionState | MergedPartition] = {}
     if groups is None and size_of(snapshot) > large_bytes:
-        histories, case, explanations = _in_portions(snapshot, case, portion_records, on_damage, damage)
+        histories, case, explanations = _in_portions(snapshot, case, portion_records, workers, on_damage, damage)
     else:
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
@@ -218,7 +223,7 @@ def _names_topics(groups: Iterable[GroupHistory]) -> bool:
 
 
 def _in_portions(
-    snapshot: Snapshot, case: Case, portion_records: int, on_damage: OnDamage, damage: list[Damage]
+    snapshot: Snapshot, case: Case, portion_records: int, workers: int, on_damage: OnDamage, damage: list[Damage]
 ) -> _Read:
     """Like :func:`_at_once`, with outlines.
 
@@ -230,26 +235,70 @@ def _in_portions(
     case = _as_of_newest(case, histories)
     explanations: list[Explanation] = []
     states = replay_snapshot(snapshot, case.profile, on_damage=on_damage, damage=[], whole_metadata=False)
-    for log, history, state in zip(snapshot.partitions, histories, states, strict=True):
+    for history, state in zip(histories, states, strict=True):
         history.state = state
+    by_log = {history.offsets_partition: history for history in histories}
+
+    def explain(asked: Sequence[tuple[PartitionLog, Portion | list[str]]], judge: Judge | None) -> None:
+        shares = [_Share(log, groups, case, snapshot.topic_names, on_damage, judge) for log, groups in asked]
+        for (log, _), done in zip(asked, in_workers(_explain, shares, workers), strict=True):
+            history = by_log[log.offsets_partition]
+            history.clock = farthest(history.clock, done.clock)
+            history.groups |= {group.group_id: group for group in done.outlines}
+            explanations.extend(done.explanations)
+
+    portions: list[tuple[PartitionLog, Portion | list[str]]] = []
+    for log, history in zip(snapshot.partitions, histories, strict=True):
         records = history.end_offset - history.first_offset - history.missing
-        portions = records // portion_records + 1
-        for number in range(portions):
-            of_portion = read(log, groups=Portion(number, portions), deletions=None, damage=[])
-            history.clock = farthest(history.clock, of_portion.clock)
-            part = of_portion.groups.values()
-            explanations += _explained([group for group in part if not _has_ends(group)], case)
-            history.groups |= {group.group_id: outline(group) for group in part}
+        of = records // portion_records + 1
+        portions += [(log, Portion(number, of)) for number in range(of)]
+    explain(portions, None)
     judge = case.judge(deletions, Lessons())
     judge.learn(group for history in histories for group in history.groups.values())
+    again: list[tuple[PartitionLog, Portion | list[str]]] = []
     for log, history in zip(snapshot.partitions, histories, strict=True):
         records_of = {group.group_id: group.records for group in history.groups.values() if _has_ends(group)}
-        for group_ids in batched(records_of, portion_records):
-            again = read(log, groups=group_ids, deletions=None, damage=[]).groups.values()
-            judge.decide(again)
-            explanations += _explained(again, case)
-            history.groups |= {group.group_id: outline(group) for group in again}
+        again += [(log, group_ids) for group_ids in batched(records_of, portion_records)]
+    explain(again, judge)
     return histories, case, explanations
+
+
+class _Share(NamedTuple):
+    """Groups of one offsets partition. Where ``judge`` is known, it says why offsets went; without it groups that lost
+    some are read, and not explained."""
+
+    log: PartitionLog
+    groups: Portion | list[str]
+    case: Case
+    topic_names: Mapping[str, str]
+    on_damage: OnDamage
+    judge: Judge | None
+
+
+class _Done(NamedTuple):
+    """``clock`` is that of the partition, as its groups show it."""
+
+    clock: ClockBack | None
+    outlines: list[GroupHistory]
+    explanations: list[Explanation]
+
+
+def _explain(share: _Share) -> _Done:
+    history = read_history(
+        share.log,
+        share.case.profile,
+        groups=share.groups,
+        deletions=None,
+        topic_names=share.topic_names,
+        on_damage=share.on_damage,
+        damage=[],
+    )
+    groups = history.groups.values()
+    if share.judge is not None:
+        share.judge.decide(groups)
+    explained = [group for group in groups if share.judge is not None or not _has_ends(group)]
+    explanations = _explained(explained, share.case)
+    return _Done(history.clock, [outline(group) for group in groups], explanations)
 
 
 def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:

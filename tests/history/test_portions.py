@@ -105,6 +105,16 @@ def test_incidents(incident: Incident, tmp_path: Path) -> None:
     check_portions(snapshot, profile)
 
 
+def test_several_processes_say_the_same(tmp_path: Path) -> None:
+    """Groups that lost offsets are read twice, the second time with a judge of why they went."""
+    (incident,) = (one for one in ALL if one.id == "groups-deleted-by-a-job")
+    snapshot = discover([str(incident.build(tmp_path / "log", True))])
+    profile = profile_for_release(incident.release)
+    found = document(snapshot, profile, large_bytes=-1, portion_records=3, workers=2)
+    assert found == document(snapshot, profile)
+    assert found["explanations"]
+
+
 @pytest.mark.parametrize(
     ("damaged_at", "codec"),
     [

@@ -1,0 +1,60 @@
+"""A function called in several processes: one process runs Python on one core."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, current_process, get_context
+from typing import TypeVar
+
+from coordinator_core.errors import RegroupError
+from coordinator_core.process.interpreter import start_light
+
+_MOST = 8
+"""Processes at most: each holds what it works on."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def most_workers() -> int:
+    """Processes that work side by side here: one where this one may start none, as a task of Celery."""
+    return 1 if current_process().daemon else min(os.cpu_count() or 1, _MOST)
+
+
+def in_workers(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+    """Results of ``function`` for the items, in their order, from so many processes; with one worker from this one.
+
+    Function, items and results are pickled. Raises what the function raises, and :class:`RegroupError` when a process
+    was killed.
+    """
+    workers = min(workers, len(items))
+    if workers < 2:
+        yield from map(function, items)
+        return
+    others = active_children()
+    # A fork would copy locks that threads of this process hold.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin)
+    try:
+        # Futures, not ``map``, which would cancel them: a pool whose processes are ended trips over those.
+        futures = deque(pool.submit(function, item) for item in items)
+        while futures:
+            yield futures.popleft().result()
+    except BrokenProcessPool:
+        raise RegroupError("a worker process was killed: perhaps there was not enough memory") from None
+    finally:
+        # Nobody waits for what is unfinished.
+        for child in active_children():
+            if child not in others:
+                child.terminate()
+        pool.shutdown()
+
+
+def _begin() -> None:
+    start_light()
+    # The process that waits for this one is interrupted, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
