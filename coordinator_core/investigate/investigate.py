@@ -67,6 +67,9 @@ LARGE_BYTES = 32 << 20
 _PORTION_RECORDS = 125_000
 """Some 200 MB as histories, if each commit counts."""
 
+_FEW_TIMES = 2
+"""A history that has so many times the versions of its outline is kept, not read again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -227,7 +230,8 @@ def _in_portions(
 ) -> _Read:
     """Like :func:`_at_once`, with outlines.
 
-    Why an offset went is told from what went elsewhere, so groups that lost something are read a second time.
+    Why an offset went is told from what went elsewhere: groups that lost something are explained when all are read.
+    Those whose histories are large are read a second time for it.
     """
     deletions = Deletions()
     read = partial(read_history, profile=case.profile, topic_names=snapshot.topic_names, on_damage=on_damage)
@@ -237,6 +241,7 @@ def _in_portions(
     states = replay_snapshot(snapshot, case.profile, on_damage=on_damage, damage=[], whole_metadata=False)
     for history, state in zip(histories, states, strict=True):
         history.state = state
+    unexplained: list[GroupHistory] = []
     by_log = {history.offsets_partition: history for history in histories}
 
     def explain(asked: Sequence[tuple[PartitionLog, Portion | list[str]]], judge: Judge | None) -> None:
@@ -244,7 +249,8 @@ def _in_portions(
         for (log, _), done in zip(asked, in_workers(_explain, shares, workers), strict=True):
             history = by_log[log.offsets_partition]
             history.clock = farthest(history.clock, done.clock)
-            history.groups |= {group.group_id: group for group in done.outlines}
+            history.groups |= {group.group_id: group for group in (*done.outlines, *done.unexplained)}
+            unexplained.extend(done.unexplained)
             explanations.extend(done.explanations)
 
     portions: list[tuple[PartitionLog, Portion | list[str]]] = []
@@ -255,9 +261,14 @@ def _in_portions(
     explain(portions, None)
     judge = case.judge(deletions, Lessons())
     judge.learn(group for history in histories for group in history.groups.values())
+    judge.decide(unexplained)
+    explanations += _explained(unexplained, case)
+    known = {id(group) for group in unexplained}
     again: list[tuple[PartitionLog, Portion | list[str]]] = []
     for log, history in zip(snapshot.partitions, histories, strict=True):
-        records_of = {group.group_id: group.records for group in history.groups.values() if _has_ends(group)}
+        ended = [group for group in history.groups.values() if _has_ends(group)]
+        history.groups |= {group.group_id: outline(group) for group in ended if id(group) in known}
+        records_of = {group.group_id: group.records for group in ended if id(group) not in known}
         again += [(log, group_ids) for group_ids in batched(records_of, portion_records)]
     explain(again, judge)
     return histories, case, explanations
@@ -265,7 +276,7 @@ def _in_portions(
 
 class _Share(NamedTuple):
     """Groups of one offsets partition. Where ``judge`` is known, it says why offsets went; without it groups that lost
-    some are read, and not explained."""
+    some are not explained."""
 
     log: PartitionLog
     groups: Portion | list[str]
@@ -276,10 +287,11 @@ class _Share(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """``clock`` is that of the partition, as its groups show it."""
+    """``clock`` is that of the partition, as its groups show it; ``unexplained`` are whole."""
 
     clock: ClockBack | None
     outlines: list[GroupHistory]
+    unexplained: list[GroupHistory]
     explanations: list[Explanation]
 
 
@@ -298,7 +310,18 @@ def _explain(share: _Share) -> _Done:
         share.judge.decide(groups)
     explained = [group for group in groups if share.judge is not None or not _has_ends(group)]
     explanations = _explained(explained, share.case)
-    return _Done(history.clock, [outline(group) for group in groups], explanations)
+    outlines = {group.group_id: outline(group) for group in groups}
+    unexplained = []
+    if share.judge is None:
+        for group in groups:
+            if _has_ends(group) and _count(group) <= _FEW_TIMES * _count(outlines[group.group_id]):
+                unexplained.append(group)
+                del outlines[group.group_id]
+    return _Done(history.clock, [*outlines.values()], unexplained, explanations)
+
+
+def _count(group: GroupHistory) -> int:
+    return sum(map(len, group.versions.values()))
 
 
 def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:
