@@ -175,7 +175,7 @@ class HistoryReader:
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
         self._known_keys: dict[bytes | None, _KnownKey] = {}
         self._decoders = commit_decoders(profile)
-        self._removals = Removals(pending_protects=profile.expiry.pending_protects_offset_key)
+        self._removals = Removals(self._history.groups, pending_protects=profile.expiry.pending_protects_offset_key)
         self._epoch_causes: dict[str, list[str]] = {}
         self._pending_dropped: dict[str, int] = {}
 
@@ -386,7 +386,6 @@ class HistoryReader:
         return found
 
     def _add(self, key: OffsetKey, version: Version, group: GroupHistory) -> None:
-        self._removals.hold(key, version)
         group.aborts = None
         versions = group.versions.get(key)
         if versions is None:
@@ -457,7 +456,7 @@ class HistoryReader:
             if before is None or (record.key_type in EPOCH_KEY_TYPES and isinstance(before, ClassicGroup)):
                 return
             change = Change(ChangeKind.DELETED, place, generation_of(before), left=members)
-            change.had_offsets = self._removals.count(group_id)
+            change.had_offsets = len(history.standing)
             change.had_pending = self._pending_dropped.get(group_id) == place.timestamp_ms
             change.group_type = before.type
             history.note(change)

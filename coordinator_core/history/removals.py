@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
 from coordinator_core.groups.model import CommittedOffset, OffsetKey
-from coordinator_core.history.model import Removal, Version
+from coordinator_core.history.model import GroupHistory, Removal, Version
 from coordinator_core.lifecycle.expiry import Condition
 
 ONE_ACT_MS = 25
@@ -14,32 +14,20 @@ ONE_ACT_MS = 25
 
 
 class Removals:
-    """Offsets that groups have, and those that they have just lost."""
+    """Offsets that groups have just lost."""
 
-    def __init__(self, *, pending_protects: bool) -> None:
-        """``pending_protects``: a sweep leaves an offset alone while an open transaction commits it."""
+    def __init__(self, groups: Mapping[str, GroupHistory], *, pending_protects: bool) -> None:
+        """``groups`` are the histories as far as they are read, by id. ``pending_protects``: a sweep leaves an offset
+        alone while an open transaction commits it."""
+        self._groups = groups
         self._pending_protects = pending_protects
-        self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
         self._removed: dict[str, list[Removal]] = {}
         self._ends: list[tuple[int, str]] = []
         """A heap of times (epoch ms) and groups; the time of a group's last removal is there, and earlier ones."""
 
-    def hold(self, key: OffsetKey, version: Version) -> None:
-        """The group has this value now."""
-        of_group = self._held.get(key.group_id)
-        if of_group is None:
-            of_group = self._held[key.group_id] = {}
-        held = of_group.get(key)
-        of_group[key] = version.last, version.valid_from.record_offset if held is None else held[1]
-
-    def count(self, group_id: str) -> int:
-        """How many offsets the group has."""
-        return len(self._held.get(group_id, ()))
-
     def remove(self, removal: Removal) -> None:
         """The group has lost an offset."""
         group_id, now = removal.offset_key.group_id, removal.place.timestamp_ms
-        self._held.get(group_id, {}).pop(removal.offset_key, None)
         removed = self._removed.setdefault(group_id, [])
         if not removed or removed[-1].place.timestamp_ms != now:
             heappush(self._ends, (now, group_id))
@@ -63,9 +51,9 @@ class Removals:
         """``removed`` are all removals of one group since the last call for it."""
         first = removed[0]
         held = {
-            key: value
-            for key, (value, since) in self._held.get(first.offset_key.group_id, {}).items()
-            if since < first.place.record_offset
+            key: versions[-1].last
+            for key, versions in self._groups[first.offset_key.group_id].versions.items()
+            if _stood(versions, first.place.record_offset)
         }
         ages = [
             _ages(first.condition, key, value, first.place.timestamp_ms)[0]
@@ -78,6 +66,18 @@ class Removals:
             removal.age_ms, removal.expired_ms_ago = _ages(removal.condition, removal.offset_key, removal.value, now)
             removal.left, removal.survivor_age_ms = len(held), survivor_age
             removal.had_pending = bool(pending)
+
+
+def _stood(versions: Sequence[Version], record_offset: int) -> bool:
+    """Whether the offset stands, and did before that record."""
+    if versions[-1].end is not None:
+        return False
+    for version in reversed(versions):
+        if version.gone_ms is not None:
+            return False
+        if version.valid_from.record_offset < record_offset:
+            return True
+    return False
 
 
 def _ages(condition: Condition, key: OffsetKey, value: CommittedOffset, now_ms: int) -> tuple[int | None, int | None]:
