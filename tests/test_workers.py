@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from multiprocessing import active_children
 
@@ -48,6 +49,20 @@ def test_errors_come_through_and_end_the_processes() -> None:
     assert raised.value.damage == DAMAGE
     for child in active_children():
         child.join(60)
+    assert not active_children()
+
+
+@pytest.mark.parametrize("more_files", [3, 8, 13, 20])
+def test_where_files_are_too_few_this_process_does_it(more_files: int) -> None:
+    """Also if some of the processes were started."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + more_files, limits[1]))
+    try:
+        found = list(in_workers(_square, range(4), 2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == [0, 1, 4, 9]
     assert not active_children()
 
 

@@ -6,8 +6,9 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, current_process, get_context
 from typing import TypeVar
 
@@ -27,27 +28,41 @@ def most_workers() -> int:
 
 
 def in_workers(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
-    """Results of ``function`` for the items, in their order, from so many processes; with one worker from this one.
+    """Results of ``function`` for the items, in their order, from so many processes; from this one with one worker, or
+    where no others can be started.
 
     Function, items and results are pickled. Raises what the function raises, and :class:`RegroupError` when a process
     was killed.
     """
     workers = min(workers, len(items))
-    if workers < 2:
-        yield from map(function, items)
-        return
+    with ExitStack() as stack:
+        futures: deque[Future[Result]] = deque()
+        if workers > 1:
+            try:
+                pool = stack.enter_context(_pool(workers))
+                # Futures, not ``map``, which would cancel them: a pool whose processes are ended trips over those.
+                futures += [pool.submit(function, item) for item in items]
+            except OSError:
+                # Processes, memory or open files are limited.
+                stack.close()
+        if not futures:
+            yield from map(function, items)
+        try:
+            while futures:
+                yield futures.popleft().result()
+        except BrokenProcessPool:
+            raise RegroupError("a worker process was killed: perhaps there was not enough memory") from None
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are ended in the end, whatever they do: nobody waits for it."""
     others = active_children()
     # A fork would copy locks that threads of this process hold.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin)
     try:
-        # Futures, not ``map``, which would cancel them: a pool whose processes are ended trips over those.
-        futures = deque(pool.submit(function, item) for item in items)
-        while futures:
-            yield futures.popleft().result()
-    except BrokenProcessPool:
-        raise RegroupError("a worker process was killed: perhaps there was not enough memory") from None
+        yield pool
     finally:
-        # Nobody waits for what is unfinished.
         for child in active_children():
             if child not in others:
                 child.terminate()
