@@ -370,8 +370,9 @@ class Judge:
                     if least is not None
                     and group_id != act.first.offset_key.group_id
                     and abs(age - least) <= least * _ALIKE
-                    # What went at the same moment may have been idle for as long, whatever took it.
-                    and abs(at_ms - now) > _ANOTHER_SWEEP_MS
+                    # What went at the same moment may have been idle for as long, whatever took it; and of groups that
+                    # stopped together, those that go one after the other are about as old, too.
+                    and abs(at_ms - now) > max(_ANOTHER_SWEEP_MS, 2 * abs(age - least))
                 }
             )
         return act.alike

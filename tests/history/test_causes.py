@@ -262,6 +262,23 @@ def removed_together(directory: Path) -> Path:
     return log.wait(DAY).commit("other", {("events", 0): 1}).write(directory)
 
 
+@pytest.mark.parametrize("apart_ms", [0, 20 * MINUTE])
+def test_groups_that_stopped_together_are_of_one_age_whatever_took_them(apart_ms: int, tmp_path: Path) -> None:
+    """3.9 deleted them one by one. If they stopped at other times, their ages are those of a retention."""
+    log = Log()
+    for group in "ab":
+        log.generation(group, 1, Client(group, partitions=(("orders", 0),))).commit(group, {("orders", 0): 5})
+    for group in "ab":
+        log.wait(apart_ms).generation(group, 2)
+    log.wait(3 * DAY - apart_ms)
+    for group in "ab":
+        log.wait(apart_ms + 12_000).tombstones(group, ("orders", 0), with_group=True)
+    path = log.wait(DAY).commit("other", {("events", 0): 1}).write(tmp_path)
+    groups = group_histories([path], "3.9.2", captured_retention_ms=7 * DAY).values()
+    told = {(end.kind, end.certainty.value) for group in groups for end in ends(group)}
+    assert told == {(EXPIRED, "likely") if apart_ms else (DELETED, "possible")}
+
+
 @pytest.mark.parametrize(("retention_ms", "kind"), [(None, EXPIRED), (7 * DAY, TOPIC)])
 def test_what_a_request_for_several_groups_may_have_taken_is_not_sure(
     retention_ms: int | None, kind: EndKind, tmp_path: Path

@@ -259,7 +259,7 @@ FAULTS: Mapping[str, Log] = {
         *HEALTHY,
         # At one moment they might have been deleted by somebody who looked for idle groups.
         at(0, empty_group("r"), commit("r", "ur", version=3)),
-        at(60, empty_group("s"), commit("s", "us", version=3)),
+        at(60, empty_group("s", currentStateTimestamp=NOW_MS + 60 * 60_000), commit("s", "us", version=3)),
         at(2 * DAY, offset_tombstone("r", "ur"), (encode_key(2, {"group": "r"}), None)),
         at(2 * DAY + 60, offset_tombstone("s", "us"), (encode_key(2, {"group": "s"}), None)),
         committed(2 * DAY + 60, 51, 0),
