@@ -259,6 +259,8 @@ class Judge:
                 if self._is_late(removal) and topic is not None:
                     others = EndKind.TOPIC_DELETION, *others
             return replace(expiry, others=others)
+        if (gone := self._with_deleted_topic(group, removal, with_group=with_group)) is not None:
+            return gone
         topic = self._topic_deletion(group, act, removal, with_group=with_group)
         if topic is not None and expiry is not None:
             # What went with it in other groups may have had the same age, or be older than a retention that is new.
@@ -480,14 +482,9 @@ class Judge:
 
     def _topic_deletion(self, group: _Past, act: _Act, removal: Removal, *, with_group: bool) -> End | None:
         """All offsets of the topic went: for sure where no request could have removed them, or others lost it too."""
-        key = removal.offset_key
-        if Deleter.TOPIC_DELETION not in self._profile.deleters or group.has_topic_still(removal):
+        key, now = removal.offset_key, removal.place.timestamp_ms
+        if not self._may_be_topic_deletion(group, removal, with_group=with_group):
             return None
-        now = removal.place.timestamp_ms
-        if self._stays(key.topic, now):
-            return None
-        if with_group and self._profile.loader is Loader.JAVA:
-            return None  # It deletes no group with a topic.
         around = self._deletions.around(removal.place.timestamp_ms)
         if removal.subscribed and not self._may_stay(key.topic, now):
             why = "all offsets of the topic went while members subscribed to it, which no request may do"
@@ -502,6 +499,35 @@ class Judge:
             why = "all offsets of this topic went, and no others"
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)
         return None
+
+    def _may_be_topic_deletion(self, group: _Past, removal: Removal, *, with_group: bool) -> bool:
+        if Deleter.TOPIC_DELETION not in self._profile.deleters or group.has_topic_still(removal):
+            return False
+        if with_group and self._profile.loader is Loader.JAVA:
+            return False  # It deletes no group with a topic.
+        return not self._stays(removal.offset_key.topic, removal.place.timestamp_ms)
+
+    def _with_deleted_topic(self, group: _Past, removal: Removal, *, with_group: bool) -> End | None:
+        """The deletion of the topic, where what a group with subscribed members lost at that moment proves it."""
+        topic, now = removal.offset_key.topic, removal.place.timestamp_ms
+        # A sweep with a bug takes such offsets, too, but none that is younger than any retention.
+        is_proof = self._sweeps_see_members
+        if removal.subscribed or not any(
+            abs(at_ms - now) <= 2 * Deletions.STEP_MS and (is_proof or 0 <= age_ms < SHORTEST_RETENTION_MS)
+            for at_ms, age_ms in self._lessons.subscribed.get(topic, {}).items()
+        ):
+            return None
+        if not self._may_be_topic_deletion(group, removal, with_group=with_group) or self._may_stay(topic, now):
+            return None
+        why = "another group, whose members subscribed to it, lost its offsets at once, which no request may do"
+        return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
+
+    @property
+    def _sweeps_see_members(self) -> bool:
+        """Whether no sweep of this release takes offsets of topics that members subscribe to."""
+        rules = self._profile.expiry
+        sees_rebalances = rules.rebalance_protects or not rules.expires_unsubscribed
+        return rules.clock is Clock.GROUP and rules.knows_sources and sees_rebalances
 
     def _stays(self, topic: str, now_ms: int) -> bool:
         """Whether offsets of the topic were there before ``now_ms``, and a second after."""

@@ -26,6 +26,7 @@ _AGES: Final = pa.schema(
     {"age_ms": pa.uint64(), "group_id": pa.string(), "at_ms": pa.int64(), "had_members": pa.bool_()}
 )
 
+_SUBSCRIBED: Final = pa.schema({"topic": pa.string(), "at_ms": pa.int64(), "age_ms": pa.int64()})
 _WAITING: Final = pa.schema({"offsets_partition": pa.int32(), "record_offset": pa.int64(), "since_ms": pa.int64()})
 _Removed = TypeVar("_Removed", Removal, Bare)
 
@@ -35,9 +36,11 @@ class Lessons:
 
     ``deletions`` are of all groups; ``topics`` has by topic when an offset of it was there, from (epoch ms) and up to,
     ``None`` where it stands; ``ages`` are those (ms) at which offsets of a group went that could expire, with the
-    group, the time (epoch ms), and whether it had members. ``waiting`` has by offsets partition what a sweep could have
-    taken: of offsets in groups without members that stand at the end of the log, the record offset from which on they
-    do, and the time (epoch ms) from which on they age; those that say no more than an earlier one are left out.
+    group, the time (epoch ms), and whether it had members. ``subscribed`` has by topic the times (epoch ms) at which
+    offsets of it went that members subscribed to, with the least age (ms) of the commits. ``waiting`` has by offsets
+    partition what a sweep could have taken: of offsets in groups without members that stand at the end of the log, the
+    record offset from which on they do, and the time (epoch ms) from which on they age; those that say no more than an
+    earlier one are left out.
     ``elsewhere`` has, by topic and group, the newest commit (epoch ms) of offsets that stand in groups of whose history
     nothing else is known; of several offsets that of the one which was committed longest ago. ``is_partial``: there are
     such groups, so ages and topics are those of some groups only.
@@ -48,6 +51,7 @@ class Lessons:
         self.deletions = Deletions()
         self.topics: dict[str, list[tuple[int, int | None]]] = {}
         self.ages: list[tuple[int, str, int, bool]] = []
+        self.subscribed: dict[str, dict[int, int]] = {}
         self.waiting: dict[int, list[tuple[int, int]]] = {}
         self.elsewhere: dict[str, dict[str, int]] = {}
 
@@ -61,7 +65,15 @@ class Lessons:
             for act in acts_of(group.removals):
                 if (age := sweep_age(act)) is not None:
                     self.ages.append((age, group.group_id, act[0].place.timestamp_ms, act[0].had_members))
+            for removal in group.removals:
+                if removal.subscribed and not removal.foreign and removal.value.expire_timestamp_ms is None:
+                    at_ms = removal.place.timestamp_ms
+                    self._learn_subscribed(removal.offset_key.topic, at_ms, at_ms - removal.value.commit_timestamp_ms)
             self.learn_waiting(group.offsets_partition, _waiting(group))
+
+    def _learn_subscribed(self, topic: str, at_ms: int, age_ms: int) -> None:
+        times = self.subscribed.setdefault(topic, {})
+        times[at_ms] = min(age_ms, times.get(at_ms, age_ms))
 
     def learn_standing(self, since_ms: Mapping[str, int]) -> None:
         """Take in of groups that lost nothing, by topic: since when an offset of it stands, the earliest time."""
@@ -87,6 +99,9 @@ class Lessons:
         for topic, times in later.topics.items():
             self.topics.setdefault(topic, []).extend(times)
         self.ages += later.ages
+        for topic, ages in later.subscribed.items():
+            for at_ms, age_ms in ages.items():
+                self._learn_subscribed(topic, at_ms, age_ms)
         for offsets_partition, offsets in later.waiting.items():
             self.learn_waiting(offsets_partition, offsets)
 
@@ -96,6 +111,8 @@ class Lessons:
         _write(file, _DELETIONS, ((at, one.tombstones, [*one.groups], [*one.topics]) for at, one in instants))
         _write(file, _TOPICS, ((topic, *time) for topic, times in self.topics.items() for time in times))
         _write(file, _AGES, iter(self.ages))
+        subscribed = self.subscribed.items()
+        _write(file, _SUBSCRIBED, ((topic, *time) for topic, times in subscribed for time in times.items()))
         _write(file, _WAITING, ((number, *one) for number, offsets in self.waiting.items() for one in offsets))
 
     @classmethod
@@ -106,6 +123,8 @@ class Lessons:
         for topic, since_ms, gone_ms in _read(file):
             lessons.topics.setdefault(topic, []).append((since_ms, gone_ms))
         lessons.ages += _read(file)
+        for subscribed in _read(file):
+            lessons._learn_subscribed(*subscribed)
         for offsets_partition, *offset in _read(file):
             lessons.waiting.setdefault(offsets_partition, []).append((offset[0], offset[1]))
         return lessons

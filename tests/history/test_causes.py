@@ -279,6 +279,37 @@ def test_groups_that_stopped_together_are_of_one_age_whatever_took_them(apart_ms
     assert told == {(EXPIRED, "likely") if apart_ms else (DELETED, "possible")}
 
 
+@pytest.mark.parametrize(
+    ("topics", "release", "stopped_ms", "kind"),
+    [
+        (("gone", "clicks"), "3.9.2", 60 * MINUTE, TOPIC),
+        (("clicks",), "3.9.2", 60 * MINUTE, DELETED),
+        # Its sweeps may take what members subscribe to, but nothing that is younger than any retention.
+        (("gone", "clicks"), "2.4.1", 60 * MINUTE, DELETED),
+        (("gone", "clicks"), "2.4.1", 1000, TOPIC),
+    ],
+)
+def test_what_members_subscribe_to_goes_with_the_topic_alone(
+    topics: tuple[str, ...], release: str, stopped_ms: int, kind: EndKind, tmp_path: Path
+) -> None:
+    """An idle group goes with its last offset, as if somebody had deleted it; another group lives."""
+    idle, alive = Log(), Log()
+    idle.generation("idle", 1, Client("i", ("gone",))).commit("idle", {("gone", 0): 5}).generation("idle", 2)
+    alive.generation("alive", 1, Client("a", topics)).commit("alive", {("clicks", 0): 5})
+    alive.wait(90 * MINUTE - stopped_ms).commit("alive", {("gone", 0): 7})
+    alive.wait(stopped_ms).tombstones("alive", ("gone", 0))
+    idle.wait(90 * MINUTE + 20).tombstones("idle", ("gone", 0), with_group=True)
+    alive.wait(5 * MINUTE).commit("alive", {("clicks", 0): 6})
+    idle.write(tmp_path, 0)
+    path = alive.write(tmp_path, 1)
+    found = ends(group_histories([path], release, captured_retention_ms=7 * DAY)["idle"])
+    assert [end.kind for end in found] == [kind, kind]
+    assert {(end.certainty.value, end.others) for end in found if kind is TOPIC} <= {("likely", ())}
+    snapshot, profile = discover([str(path)]), profile_for_release(release)
+    check(snapshot, profile)
+    check_portions(snapshot, profile)
+
+
 @pytest.mark.parametrize(("retention_ms", "kind"), [(None, EXPIRED), (7 * DAY, TOPIC)])
 def test_what_a_request_for_several_groups_may_have_taken_is_not_sure(
     retention_ms: int | None, kind: EndKind, tmp_path: Path
