@@ -126,14 +126,26 @@ def moves_of(group: GroupHistory, rivals: Sequence[Rivals] | None = None) -> dic
     return found
 
 
+def with_steps_beside(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
+    """``moves``, which are an Admin client's, and its other steps forward at the same times: what one request set
+    belongs together, also where it is in proportion."""
+    times = {move.after.place.timestamp_ms for move in moves}
+    known = {id(move.after) for move in moves}
+    found = [*moves]
+    for key, versions in group.versions.items() if times else ():
+        for before, after in itertools.pairwise(versions):
+            if after.place.timestamp_ms in times and id(after) not in known and _is_followed(before, after):
+                move = Move(key, before, after, None)
+                if move.records > 0 and move.origin is OriginKind.ADMIN:
+                    found.append(move)
+    return found
+
+
 def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
     for at, after in enumerate(versions[1:], 1):
         before = versions[at - 1]
-        if before.end is None or before.end.kind is not EndKind.NEWER_VALUE:
+        if not _is_followed(before, after):
             continue
-        ids = before.last.topic_id, after.first.topic_id
-        if None not in ids and ids[0] != ids[1]:
-            continue  # The topic was made again, and its offsets begin again.
         step = after.first.committed_offset - before.last.committed_offset
         if step < 0:
             value = after.first.committed_offset
@@ -141,6 +153,13 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
             yield Move(key, before, after, earlier)
         elif _is_jump(versions, at):
             yield Move(key, before, after, None)
+
+
+def _is_followed(before: Version, after: Version) -> bool:
+    """Whether ``after`` replaced ``before``. The offsets of a topic that was made again begin again."""
+    ids = before.last.topic_id, after.first.topic_id
+    is_another = None not in ids and ids[0] != ids[1]
+    return before.end is not None and before.end.kind is EndKind.NEWER_VALUE and not is_another
 
 
 def _is_jump(versions: Sequence[Version], at: int) -> bool:

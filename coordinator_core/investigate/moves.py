@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from coordinator_core.durations import span
 from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
-from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
+from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of, with_steps_beside
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, SHOWN, Case, Event, Explanation
@@ -53,7 +53,8 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _paused(group, some)
     for some in by_time(move for move in others if not _is_pause(move, case)):
         yield _jumped(group, some, case)
-    for some in by_request(moves.get(MoveKind.SKIPPED, ())):
+    skipped = with_steps_beside(group, moves.get(MoveKind.SKIPPED, ()))
+    for some in by_request(move for move in skipped if id(move.after) not in taken.puts):
         yield _skipped_by_admin(group, some)
     if shared := [one for one in rivals if one.key not in taken.keys]:
         yield _rivals(group, shared)

@@ -15,8 +15,9 @@ from coordinator_core.rules.model import Severity
 
 
 def by_request(moves: Iterable[Move]) -> Iterator[list[Move]]:
-    """Moves of one time together: those of one request have one."""
-    return (list(some) for _, some in groupby(sorted(moves, key=_time_of), _time_of))
+    """Moves of one time together, in log order: those of one request have one."""
+    in_order = sorted(moves, key=lambda move: (_time_of(move), move.after.place.record_offset))
+    return (list(some) for _, some in groupby(in_order, _time_of))
 
 
 def by_time(moves: Iterable[Move]) -> list[list[Move]]:

@@ -705,6 +705,20 @@ def test_a_mirror_that_catches_up_skips_nothing(tmp_path: Path, capfd: pytest.Ca
     assert _rows_of_rules(path, capfd, "R72", "R73") == []
 
 
+def test_all_that_a_request_set_forward_is_told_and_put_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """``--reset-offsets --to-latest --all-topics``: the second topic has few records, and that step is no jump."""
+    log, other = Log().generation("g", 1, Client("m", ("orders", "clicks"))), ("clicks", 0)
+    for value in range(0, 100, 10):
+        log.wait(MINUTE).commit("g", {KEY: value, other: value})
+    log.wait(1000).generation("g", 2).wait(MINUTE).commit("g", {KEY: 9090, other: 700}, leader_epoch=-1)
+    log.wait(MINUTE).commit("g", {("clicks", 1): 20}, leader_epoch=-1)
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["severity"] != "info"]
+    assert found["code"] == "skipped-by-admin"
+    assert "2 partitions were set forward at once in g, by an admin client: 9,610 records" in found["verdict"]
+    assert [(one["topic"], one["offset"]) for one in found["restore"]] == [("clicks", 90), ("orders", 90)]
+
+
 def test_rules_name_a_sync_that_sets_offsets_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = _rows_of_rules(str(synced_over(tmp_path / "log", True)), capfd, "R72", "R73")
     assert {row["rule"] for row in rows} == {"R72"}
