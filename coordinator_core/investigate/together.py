@@ -311,6 +311,8 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         if one.place.offsets_partition in homes
         and first.at_ms - one.pause_ms - _AT_ONCE_MS <= one.place.timestamp_ms <= last.at_ms
     ]
+    if len(_behind(some, moved)) < _SHARE * groups:
+        moved = []  # The coordinators of before wrote of most, or their members had found the new ones.
     verdict = (
         f"{groups} of {count(alive, 'group')} lost members and rebalanced within "
         f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on: "
@@ -350,3 +352,42 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         not_this=["It is no trouble of one group: look at what they have in common first."],
         now=[now],
     )
+
+
+def _behind(rounds: Sequence[_Round], moved: Sequence[LeaderChange]) -> set[tuple[int, str]]:
+    """Groups that lost members soon after their coordinator had moved, none of whom had found the new one."""
+    times = sorted(one.place.timestamp_ms for one in moved)
+    moves: dict[int, list[tuple[int, int]]] = {}
+    for one in moved:
+        # It moved at some time in the pause: where others did, too.
+        moved_ms = times[bisect_left(times, one.place.timestamp_ms - one.pause_ms)]
+        moves.setdefault(one.place.offsets_partition, []).append((one.place.record_offset, moved_ms))
+    found: dict[tuple[int, str, int], dict[str, int]] = {}
+    behind = set()
+    for at_ms, group, change in rounds:
+        at = change.place.record_offset
+        last = max((one for one in moves.get(group.offsets_partition, ()) if one[0] <= at), default=None)
+        if last is None or at_ms - last[1] > _AT_ONCE_MS:
+            continue
+        key = group.offsets_partition, group.group_id, last[0]
+        if key not in found:
+            found[key] = _at_new_coordinator(group, last[0])
+        if all(found[key].get(member.member_id, at) >= at for member in change.left):
+            behind.add(key[:2])
+    return behind
+
+
+def _at_new_coordinator(group: GroupHistory, since: int) -> dict[str, int]:
+    """Members by id that joined or committed from record offset ``since`` on, with a record that shows it."""
+    found = {
+        member.member_id: change.place.record_offset
+        for change in reversed(group.changes)
+        if change.place.record_offset >= since
+        for member in change.joined
+    }
+    for _, version in group.all_versions():
+        shown = version.place if version.place.record_offset >= since else version.last_place
+        if version.member is not None and shown.record_offset >= since:
+            known = found.get(version.member.member_id, shown.record_offset)
+            found[version.member.member_id] = min(known, shown.record_offset)
+    return found

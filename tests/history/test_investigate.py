@@ -719,6 +719,45 @@ def test_all_that_a_request_set_forward_is_told_and_put_back(tmp_path: Path, cap
     assert [(one["topic"], one["offset"]) for one in found["restore"]] == [("clicks", 90), ("orders", 90)]
 
 
+@pytest.mark.parametrize(("commits", "later"), [(True, MINUTE), (False, 3 * MINUTE)])
+def test_a_coordinator_that_members_found_is_no_cause(
+    commits: bool, later: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The coordinator moves. Services commit to the new one, or have nothing to commit, and are stopped later."""
+    log, names = Log(), [f"g-{number}" for number in range(4)]
+    for name in names:
+        log.generation(name, 1, Client(f"{name}-m", partitions=(KEY,))).commit(name, {KEY: 1})
+    log.wait(MINUTE).epoch += 1
+    log.commit("another", {KEY: 2})
+    for name in names if commits else ():
+        log.wait(1000).commit(name, {KEY: 2})
+    log.wait(later)
+    for name in names:
+        log.wait(5000).generation(name, 2)
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["code"] == "groups-rebalanced-together"]
+    assert "members on /10.0.0.1 left 4 of them" in found["verdict"]
+
+
+@pytest.mark.parametrize("stopped", [3, 1])
+def test_a_coordinator_that_moves_afterwards_is_no_cause(
+    stopped: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``stopped`` of four services are stopped before the coordinator moves, and the others lose members by that."""
+    log, names = Log(), [f"g-{number}" for number in range(4)]
+    for name in names:
+        log.generation(name, 1, Client(f"{name}-m", partitions=(KEY,))).commit(name, {KEY: 1})
+    log.wait(MINUTE)
+    for name in names[:stopped]:
+        log.wait(5000).generation(name, 2)
+    log.wait(10_000).epoch += 1
+    for name in names[stopped:]:
+        log.wait(5000).generation(name, 2)
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["code"] == "groups-rebalanced-together"]
+    assert ("coordinator of 1 offsets partition moved" in found["verdict"]) is (stopped == 1)
+
+
 def test_rules_name_a_sync_that_sets_offsets_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = _rows_of_rules(str(synced_over(tmp_path / "log", True)), capfd, "R72", "R73")
     assert {row["rule"] for row in rows} == {"R72"}
