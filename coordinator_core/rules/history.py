@@ -44,6 +44,34 @@ def of_one_topic(facts: Facts, bad: Bools) -> Int64s:
     return found[same]
 
 
+def without_deleted_topics(facts: Facts, found: Int64s) -> Int64s:
+    """Those of ``found``, which are matched pairs, between which no offset went with its topic, as far as the log
+    tells: a topic that is made again begins again."""
+    assert facts.previous is not None
+    if not len(found) or facts.missing(Need.LOG) or not (deleted := _deleted_topics(facts)):
+        return found
+    matched = matched_offsets(facts)
+    names = ("offsets_partition", *_OFFSET_KEY)
+    columns = facts.offsets.rows(matched.now[found], *_OFFSET_KEY)
+    keys = zip(*(columns[name].to_pylist() for name in names), strict=True)
+    since = facts.previous.offsets.numbers("record_offset")[matched.before[found]].tolist()
+    return found[[deleted.get(key, -1) <= at for key, at in zip(keys, since, strict=True)]]
+
+
+def _deleted_topics(facts: Facts) -> dict[tuple[int, str, str, int], int]:
+    """Record offsets at which offsets went with their topic, the last time, by offsets partition and offset key."""
+
+    def deleted() -> dict[tuple[int, str, str, int], int]:
+        return {
+            (group.offsets_partition, *removal.offset_key): removal.place.record_offset
+            for group in scan_log(facts).histories
+            for removal in group.removals
+            if removal.end is not None and removal.end.kind is EndKind.TOPIC_DELETION
+        }
+
+    return facts.noted("deleted topics", deleted)
+
+
 def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table:
     assert facts.previous is not None
     matched = matched_offsets(facts)
@@ -54,15 +82,16 @@ def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table
 
 def _moved_back(facts: Facts, _: Limits) -> pa.Table:
     now, before = _pair(facts, "committed_offset")
-    bad = of_one_topic(facts, now < before)
+    bad = without_deleted_topics(facts, of_one_topic(facts, now < before))
     return _with_before(facts, bad, "committed_offset", "commit_timestamp_ms")
 
 
 def _epoch_back(facts: Facts, _: Limits) -> pa.Table:
     epoch, epoch_before = _pair(facts, "leader_epoch")
     offset, offset_before = _pair(facts, "committed_offset")
-    bad = of_one_topic(facts, (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before))
-    return _with_before(facts, bad, "leader_epoch", "committed_offset")
+    bad = (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before)
+    of_one = without_deleted_topics(facts, of_one_topic(facts, bad))
+    return _with_before(facts, of_one, "leader_epoch", "committed_offset")
 
 
 def _time_back(facts: Facts, _: Limits) -> pa.Table:
@@ -182,7 +211,8 @@ MOVED_BACK = Rule(
     summary="A committed offset is lower than in the previous run.",
     why="The group reads again what it had finished: a reset, a zombie that committed late, or commits that "
     "a failover lost. Brokers never move an offset by themselves.",
-    evidence="Both committed offsets and their records.",
+    evidence="Both committed offsets and their records. A topic that was deleted and made again in between, as topic "
+    "ids or the log tell, begins again.",
     remedy="See who: regroup explain --group --topic. If the reset was planned, mute the rule for the group.",
     message="committed offset of {topic}-{partition} went from {before} back to {committed_offset}",
     reads=("offsets",),

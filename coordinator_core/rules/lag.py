@@ -21,7 +21,7 @@ from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Int64s, combined_pair
 from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.history import matched_offsets, of_one_topic
+from coordinator_core.rules.history import matched_offsets, of_one_topic, without_deleted_topics
 from coordinator_core.rules.topics import lag_between
 from coordinator_core.runs.read import Run
 
@@ -222,12 +222,13 @@ def _statuses(facts: Facts) -> Int64s:
     is_later = is_later or not _is_of_same_bytes(facts.run, facts.previous.run)
     stayed = now["committed_offset"] == before["committed_offset"]
     again = now["record_offset"] > before["record_offset"]
-    for found, shown in (
-        (LagStatus.STALLED, stayed & again),
-        (LagStatus.STOPPED, stayed & ~again & is_later),
-        (LagStatus.REWOUND, now["committed_offset"] < before["committed_offset"]),
+    rewound = of_one_topic(facts, now["committed_offset"] < before["committed_offset"])
+    for found, pairs in (
+        (LagStatus.STALLED, of_one_topic(facts, stayed & again)),
+        (LagStatus.STOPPED, of_one_topic(facts, stayed & ~again & is_later)),
+        (LagStatus.REWOUND, without_deleted_topics(facts, rewound)),
     ):
-        status[matched.now[of_one_topic(facts, shown)]] = found
+        status[matched.now[pairs]] = found
     return status
 
 

@@ -22,7 +22,7 @@ from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation, require_same_runs
 from coordinator_core.rules.settings import Mute
 from tests.log.builders import NOW_MS
-from tests.rules.faults import with_topics
+from tests.rules.faults import SCALA, at, committed, with_topics
 from tests.rules.logs import (
     HEALTHY,
     OTHER_TOPIC_ID,
@@ -32,6 +32,7 @@ from tests.rules.logs import (
     classic,
     commit,
     log_of,
+    offset_tombstone,
     one,
     topic,
 )
@@ -92,6 +93,20 @@ def test_a_commit_of_another_topic_of_the_name_says_nothing(tmp_path: Path) -> N
     now = [classic(), of_topic(90, TOPIC_ID), of_topic(20, OTHER_TOPIC_ID)]
     old = commit("old", offset=5, version=4, topicId=TOPIC_ID)
     assert statuses(lag_of(one(*now, old, topics=topics, previous=before), tmp_path)) == {"g": "ok", "old": "stalled"}
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize(("offset", "rule", "status"), [(20, "R30", "rewound"), (90, "R34", "ok")])
+def test_a_topic_that_was_deleted_in_between_begins_again(
+    offset: int, rule: str, status: str, deleted: bool, tmp_path: Path
+) -> None:
+    """Commits before 4.1 have no topic ids: that the offset went with its topic stands in the log."""
+    before = [at(0, classic()), committed(0, 50, 0, leader_epoch=4)]
+    after = [*([at(10, offset_tombstone())] if deleted else []), committed(20, offset, 0, leader_epoch=0)]
+    topics = with_topics(topic("t", end=1_000))
+    log = one(*before, *after, topics=topics, previous=one(*before, release="3.9.2"), **SCALA)
+    assert (rule in log.reconcile(tmp_path / "rules").findings["rule"].to_pylist()) is not deleted
+    assert statuses(lag_of(log, tmp_path)) == {"g": "ok" if deleted else status}
 
 
 def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
