@@ -134,8 +134,8 @@ def verdict_of(found: Investigation) -> str:
     return f"Nothing in this log speaks against its {count(len(groups), 'group')}."
 
 
-def investigation_text(found: Investigation, *, profile: str, undo: Undo) -> Iterator[str]:
-    """Lines for a terminal: the verdict, then each explanation, worst first."""
+def investigation_text(found: Investigation, *, profile: str, of_groups: bool, undo: Undo) -> Iterator[str]:
+    """Lines for a terminal: the verdict, then each explanation, worst first. ``of_groups``: groups were asked for."""
     yield visible(verdict_of(found))
     yield ""
     infos = 0
@@ -148,16 +148,19 @@ def investigation_text(found: Investigation, *, profile: str, undo: Undo) -> Ite
         yield ""
     if infos > _INFOS:
         yield f"{count(infos - _INFOS, 'note')} more, of what is usual: --format json has all."
-    yield from caveats(found)
+    yield from caveats(found, of_groups=of_groups)
     yield f"Read as {profile}."
 
 
-def caveats(found: Investigation) -> Iterator[str]:
-    """The retention in force, coordinators that moved, and what cannot be known."""
+def caveats(found: Investigation, *, of_groups: bool) -> Iterator[str]:
+    """The retention in force, coordinators that moved, and what cannot be known; where groups were asked for, those of
+    their offsets partitions."""
     if found.retention is not None:
         at_most, until = found.retention.at_most_ms, found.retention.until_ms
         yield f"Retention: the brokers applied at most {span(at_most)}, as what expired until {moment(until)} tells."
     for partition in found.histories:
+        if of_groups and not partition.groups:
+            continue
         for change in partition.leaders:
             yield (
                 f"Coordinator: offsets partition {partition.offsets_partition} changed to leader epoch "

@@ -33,7 +33,7 @@ def investigation_forms(
         return (f"{line}\n" for line in made)
 
     return {
-        "text": lambda: lines(investigation_text(found, profile=profile, undo=undo)),
+        "text": lambda: lines(investigation_text(found, profile=profile, of_groups=of_groups, undo=undo)),
         "json": document,
         "csv": lambda: lines(restore_csv([one for one in found.explanations if one.severity > Severity.INFO])),
         "html": lambda: lines(

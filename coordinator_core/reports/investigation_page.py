@@ -49,7 +49,7 @@ def investigation_page(
         explanations=[_explanation(one, numbers.get(id(one)), undo) for one in shown],
         left_out=len(notes) - len(notes[:NOTES]),
         values=list(_values(found))[:_VALUES],
-        caveats=[visible(line) for line in caveats(found)],
+        caveats=[visible(line) for line in caveats(found, of_groups=of_groups)],
         profile=profile,
         sources=[visible(source) for source in sources],
     )

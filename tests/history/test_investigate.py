@@ -483,6 +483,18 @@ def test_leader_changes_and_removed_ranges_are_told(tmp_path: Path, capfd: pytes
     assert document["removed_ranges"] == [{"offsets_partition": 0, "first": 1, "end": 31}]
 
 
+def test_of_a_group_only_its_own_coordinator_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for partition, group in enumerate(("g", "h")):
+        log = Log().commit(group, {KEY: 1}).skip(30).wait(MINUTE)
+        log.epoch = 3
+        log.commit(group, {KEY: 2}).write(tmp_path, partition)
+    text = out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *NOW, "--offsets-topic-num-partitions", "2")
+    assert text.count("changed to leader epoch 3") == text.count("were removed by the cleaner, the longest") == 2
+    text = out(capfd, str(tmp_path), "--kafka-version", "3.9.2", *NOW, "--group", "h")
+    assert "offsets partition 1 changed to leader epoch 3" in text
+    assert "offsets partition 0" not in text
+
+
 def test_ranges_of_known_bugs() -> None:
     bug = BUGS["KAFKA-13636"]
     fits = {
