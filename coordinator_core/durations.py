@@ -1,7 +1,8 @@
-"""Durations in milliseconds, and as people say them."""
+"""Times and durations in milliseconds, and as people say them."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 SECOND_MS: Final = 1_000
@@ -16,3 +17,11 @@ def span(milliseconds: float) -> str:
         if milliseconds >= size:
             return f"{milliseconds / size:.1f}".removesuffix(".0") + f" {name}"
     return f"{milliseconds / SECOND_MS:.1f}".removesuffix(".0") + " s"
+
+
+def utc_text(epoch_ms: int, form: str) -> str | None:
+    """The time in UTC, as ``strftime`` has it in ``form``; ``None`` beyond the years 1 to 9999."""
+    try:
+        return f"{datetime.fromtimestamp(epoch_ms / SECOND_MS, UTC):{form}}"
+    except (OverflowError, ValueError, OSError):
+        return None

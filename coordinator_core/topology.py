@@ -94,6 +94,11 @@ class Topology:
         topic = self.topics.get(OFFSETS_TOPIC)
         return None if topic is None else topic.partitions
 
+    @property
+    def offsets_leaders(self) -> dict[int, int]:
+        """Leaders of the offsets partitions that have one."""
+        return {one.partition: one.leader for one in self.offsets_partitions or () if one.leader != NO_LEADER}
+
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.alive

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_line
+from coordinator_core.cli.options import Format, format_option, write_line, write_lines
 from coordinator_core.errors import ExitCode
 from coordinator_core.rules.differences import Difference, difference
 from coordinator_core.rules.publish import scope_of
@@ -41,8 +41,7 @@ def diff_command(before: str, now: str, output_format: Format) -> int:
         case Format.CSV:
             write_line(_csv(found))
         case _:
-            for line in _text(found):
-                write_line(line)
+            write_lines(_text(found))
     return ExitCode.CLEAN if found.is_identical else ExitCode.FINDINGS
 
 

@@ -11,6 +11,7 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     format_option,
+    group_option,
     note,
     replay_options,
     write_json,
@@ -37,7 +38,7 @@ from coordinator_core.untrusted import csv_text
     metavar="GROUP",
     help="This classic group is rebalancing now, which no record says (repeatable).",
 )
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@group_option
 @click.option("--publish", is_flag=True, help="Also write the plan as a table beside the RUN.")
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from coordinator_core.cli.not_here import elsewhere_of_log, why_not_here
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_lines
 from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
 from coordinator_core.errors import UsageError
@@ -49,8 +49,7 @@ def explain_command(
             for event in events:
                 write_json(asdict(event))
         case _:
-            for event in events:
-                write_line(_text(event))
+            write_lines(map(_text, events))
 
 
 def _subject(group_id: str, topic: str | None) -> Subject:

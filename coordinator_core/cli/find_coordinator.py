@@ -14,7 +14,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
 from coordinator_core.reports.text_table import MOST_WIDTH
-from coordinator_core.topology import NO_LEADER, load_topology
+from coordinator_core.topology import Topology, load_topology
 from coordinator_core.untrusted import visible
 
 
@@ -31,9 +31,8 @@ def find_coordinator_command(
     groups: tuple[str, ...], topology: str | None, offsets_topic_num_partitions: int | None, output_format: Format
 ) -> None:
     """The offsets partition of each GROUP, and the broker that leads it when a topology is given."""
-    infos = load_topology(topology).offsets_partitions if topology else None
-    leaders = {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
-    told = len(infos) if infos else None
+    known = load_topology(topology) if topology else Topology({}, {})
+    leaders, told = known.offsets_leaders, len(known.offsets_partitions or ())
     num_partitions = offsets_topic_num_partitions or told or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
     rows = []
     for group_id in groups:

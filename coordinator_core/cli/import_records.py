@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.cli.options import Format, format_option, note, write_result
 from coordinator_core.untrusted import visible
 
 
@@ -29,22 +30,19 @@ def import_records_command(paths: tuple[str, ...], output: str, isolation_level:
     from coordinator_core.ingest.publish import IsolationLevel, import_records
 
     document = import_records(paths, output, IsolationLevel(isolation_level))
-    if output_format is Format.JSON:
-        write_json(document)
-    else:
-        _write_text(document, output)
+    write_result(output_format, document, _text(document, output))
 
 
-def _write_text(document: dict[str, Any], output: str) -> None:
+def _text(document: dict[str, Any], output: str) -> Iterator[str]:
     partitions = document["partitions"]
 
     def total(name: str) -> int:
         return sum(int(partition[name]) for partition in partitions)
 
-    write_line(f"imported:  {visible(output)}")
+    yield f"imported:  {visible(output)}"
     files = len(document["files"])
-    write_line(f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files")
-    write_line(f"isolation: {document['isolation_level']}")
-    write_line(f"missing:   {total('missing_offsets')} offsets between the first and the last")
-    write_line(f"commits:   {total('commits')}, of which the records do not tell whether they are transactional")
+    yield f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files"
+    yield f"isolation: {document['isolation_level']}"
+    yield f"missing:   {total('missing_offsets')} offsets between the first and the last"
+    yield f"commits:   {total('commits')}, of which the records do not tell whether they are transactional"
     note("regroup: warning: this is less than a snapshot (records.json says why); --partial replays it")

@@ -12,6 +12,7 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     format_option,
+    group_option,
     note,
     replay_options,
     time_ms,
@@ -39,7 +40,7 @@ from coordinator_core.untrusted import visible
 
 @click.command("investigate")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@group_option
 @click.option("--since", metavar="TIME", help="Only events from then on: 2026-05-12T02:00, or epoch ms.")
 @click.option("--symptom", metavar="TEXT", help="Only explanations of this: an error, or a symptom.")
 @topics_option

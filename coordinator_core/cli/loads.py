@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
 from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.half_cleaned import group_histories
@@ -63,11 +63,7 @@ def loads_command(
         histories=histories,
     )
     warn_about_damage(damage, options.on_damage)
-    if output_format is Format.JSON:
-        write_json(_document(base, found))
-    else:
-        for line in _text(base, found):
-            write_line(line)
+    write_result(output_format, _document(base, found), _text(base, found))
     return ExitCode.FINDINGS if any(one.outcome is Outcome.STOPS for one in found) else ExitCode.CLEAN
 
 
@@ -85,9 +81,7 @@ def _document(base: Profile, found: Sequence[ReleaseLoad]) -> dict[str, Any]:
         "compared_with": base.label,
         "releases": [
             {
-                "releases": [
-                    {"release": str(profile.release), "coordinator": profile.coordinator} for profile in one.profiles
-                ],
+                "releases": [profile.as_dict() for profile in one.profiles],
                 "outcome": one.outcome,
                 "partitions": [_partition(partition) for partition in one.partitions],
             }
@@ -100,16 +94,10 @@ def _partition(load: PartitionLoad) -> dict[str, Any]:
     return {
         "offsets_partition": load.offsets_partition,
         "outcome": load.outcome,
-        "stop": _stop(load.stop),
-        "after_cleaning": _stop(load.after_cleaning),
+        "stop": None if load.stop is None else load.stop.as_dict(),
+        "after_cleaning": None if load.after_cleaning is None else load.after_cleaning.as_dict(),
         "differences": [asdict(difference) for difference in load.differences],
     }
-
-
-def _stop(stop: Stop | None) -> dict[str, Any] | None:
-    if stop is None:
-        return None
-    return asdict(stop) | {"fixed_in": None if stop.fixed_in is None else str(stop.fixed_in)}
 
 
 def _text(base: Profile, found: Sequence[ReleaseLoad]) -> Iterator[str]:

@@ -280,8 +280,11 @@ def require_topic_names(topics: Iterable[str], option: str) -> None:
             raise UsageError(f"{option}: no topic of Kafka has the name {topic!r}{hint}")
 
 
+group_option = click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+"""``--group`` (repeatable)."""
+
 group_options = together(
-    click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
+    group_option,
     click.option("--all-groups", is_flag=True, help="All groups (the default)."),
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."),
 )
@@ -302,6 +305,20 @@ client_options = together(
 def write_line(text: str) -> None:
     """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines of result."""
+    for line in lines:
+        write_line(line)
+
+
+def write_result(output_format: Format, document: object, text: Iterable[str]) -> None:
+    """Write the result as JSON, or the lines of its text."""
+    if output_format is Format.JSON:
+        write_json(document)
+    else:
+        write_lines(text)
 
 
 def write_json(document: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from coordinator_core.cli.options import Finite, Format, Whole, clock_ms, format_option, write_json, write_line
+from coordinator_core.cli.options import Finite, Format, Whole, clock_ms, format_option, write_result
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
@@ -44,12 +44,8 @@ def prune_command(
     removals = prunable(output, cluster, dict.fromkeys(kinds or KINDS, Keep(newest, days)), now)
     if apply:
         prune(removals)
-    if output_format is Format.JSON:
-        document = {"applied": apply, "removals": [removal.as_dict() for removal in removals]}
-        write_json(document)
-    else:
-        for removal in removals:
-            write_line(f"{removal.kind}  {visible(removal.paths[-1])}")
-        done = "deleted" if apply else "would be deleted; --apply deletes"
-        write_line(f"{len(removals)} {done}")
+    document = {"applied": apply, "removals": [removal.as_dict() for removal in removals]}
+    lines = [f"{removal.kind}  {visible(removal.paths[-1])}" for removal in removals]
+    done = "deleted" if apply else "would be deleted; --apply deletes"
+    write_result(output_format, document, [*lines, f"{len(removals)} {done}"])
     return ExitCode.CLEAN

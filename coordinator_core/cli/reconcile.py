@@ -21,6 +21,7 @@ from coordinator_core.cli.options import (
     topics_option,
     write_json,
     write_line,
+    write_lines,
 )
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import as_run, found_beside
@@ -190,8 +191,7 @@ def reconcile_command(
         case Format.CSV:
             write_line(findings_csv(found.findings).rstrip("\n"))
         case _:
-            for line in reconciliation_text(summary, found.findings):
-                write_line(line)
+            write_lines(reconciliation_text(summary, found.findings))
     if directory is not None:
         signing.files(directory, (FINDINGS_FILE, RECONCILIATION, *figure_files(directory)))
         note(f"regroup: findings are in {directory}")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_json, write_line
+from coordinator_core.cli.options import Format, format_option, write_result
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.catalogs import open_tables
 from coordinator_core.runs.read import open_run
@@ -54,12 +54,12 @@ def register_command(
     run = open_run(path)
     with open_tables(catalog, namespace, properties) as tables:
         done = tables.unregister(run) if remove else tables.register(run, branch or "main")
-    if output_format is Format.JSON:
-        write_json({"run": path, **asdict(done)})
-    else:
-        what = "removed from" if remove else "registered in"
-        write_line(f"{visible(path)} {what} {catalog}.{namespace}, {' and '.join(done.branches)}")
-        write_line(f"tables changed: {', '.join(done.changed) or 'none'}")
+    what = "removed from" if remove else "registered in"
+    text = (
+        f"{visible(path)} {what} {catalog}.{namespace}, {' and '.join(done.branches)}",
+        f"tables changed: {', '.join(done.changed) or 'none'}",
+    )
+    write_result(output_format, {"run": path, **asdict(done)}, text)
     return ExitCode.CLEAN
 
 

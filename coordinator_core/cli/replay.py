@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,8 +14,7 @@ from coordinator_core.cli.options import (
     format_option,
     note,
     replay_options,
-    write_json,
-    write_line,
+    write_result,
 )
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.signing import Signing, sign_key_option
@@ -64,19 +64,16 @@ def replay_command(
 
             warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
-    if output_format is Format.JSON:
-        write_json(result)
-    else:
-        _write_text(result)
+    write_result(output_format, result, _text(result))
     if result["load_failures"]:
         note(f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading")
         return ExitCode.FINDINGS
     return ExitCode.CLEAN
 
 
-def _write_text(result: dict[str, Any]) -> None:
+def _text(result: dict[str, Any]) -> Iterator[str]:
     """The summary, a line a field; nested ones on one line."""
     for name, value in result.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items())
-        write_line(visible(f"{name.replace('_', ' ')}: {value}"))
+        yield visible(f"{name.replace('_', ' ')}: {value}")

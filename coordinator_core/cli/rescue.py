@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -19,7 +18,7 @@ from coordinator_core.cli.options import (
     format_option,
     replay_options,
     write_json,
-    write_line,
+    write_lines,
 )
 from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import log_words
@@ -32,7 +31,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.restore.rescue import RepairError, Stuck, repair, stuck_partitions
-from coordinator_core.topology import NO_LEADER, Topology, load_topology
+from coordinator_core.topology import load_topology
 from coordinator_core.untrusted import exact_row, shell_words, visible
 
 _SHOWN = 12
@@ -78,7 +77,7 @@ def rescue_command(
         refuse_records(snapshot)
     topology_file = topology_file or found_beside(paths).topology
     topology = None if topology_file is None else load_topology(topology_file)
-    leaders = _leaders(topology)
+    leaders = {} if topology is None else topology.offsets_leaders
 
     @functools.cache
     def placed() -> dict[int, Collection[str]]:
@@ -121,17 +120,11 @@ def rescue_command(
     else:
         can_repair = unproved is None and not any(map(is_unknown, snapshot.damage))
         words = log_words(paths, profile, options.on_damage)
-        for line in _text(found, profile, words, leaders, dropped, repaired, can_repair, number is not None):
-            write_line(visible(line))
+        text = _text(found, profile, words, leaders, dropped, repaired, can_repair, number is not None)
+        write_lines(map(visible, text))
     if unproved is not None:
         raise unproved
     return ExitCode.FINDINGS if found else ExitCode.CLEAN
-
-
-def _leaders(topology: Topology | None) -> dict[int, int]:
-    """Leaders of the offsets partitions, as far as they are known."""
-    infos = None if topology is None else topology.offsets_partitions
-    return {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
 
 
 def _repair(
@@ -165,14 +158,13 @@ def _document(
         known_topic_names=snapshot.topic_names,
         selection=Selection(),
     )
-    stop = stuck.stop
     return {
         "offsets_partition": stuck.offsets_partition,
         "leader": leaders.get(stuck.offsets_partition),
-        "stop": asdict(stop) | {"fixed_in": None if stop.fixed_in is None else str(stop.fixed_in)},
+        "stop": stuck.stop.as_dict(),
         "refused": [one._asdict() for one in stuck.refused],
         "groups": state["groups"],
-        "loaded_by": [{"release": str(one.release), "coordinator": one.coordinator} for one in stuck.loaded_by],
+        "loaded_by": [one.as_dict() for one in stuck.loaded_by],
         "names": stuck.names,
         "dropped": [one._asdict() for one in dropped.get(stuck.offsets_partition, ())],
     }

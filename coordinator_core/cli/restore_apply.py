@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Finite, Format, client_options, format_option, note, write_json, write_line
+from coordinator_core.cli.options import (
+    Finite,
+    Format,
+    client_options,
+    format_option,
+    group_option,
+    note,
+    write_json,
+    write_line,
+    write_result,
+)
 from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
@@ -143,18 +153,14 @@ def verify_command(
     profile = chosen_profile("auto", kafka_version, coordinator)
     with Client(read_settings(bootstrap_server, command_config)) as client:
         proof = verify(client, directory, profile)
-    if output_format is Format.JSON:
-        write_json(proof.document())
-    else:
-        for line in proof_text(proof):
-            write_line(line)
+    write_result(output_format, proof.document(), proof_text(proof))
     return ExitCode.APPLY_FAILED if proof.problems else ExitCode.CLEAN
 
 
 @click.command("rollback")
 @click.argument("directory", metavar="DIR")
 @client_options
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@group_option
 @click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def rollback_command(

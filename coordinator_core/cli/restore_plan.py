@@ -17,11 +17,12 @@ from coordinator_core.cli.options import (
     Whole,
     clock_ms,
     format_option,
+    group_option,
     replay_options,
     time_ms,
     together,
     write_json,
-    write_line,
+    write_lines,
 )
 from coordinator_core.cli.outputs import refuse_other_file
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
@@ -106,7 +107,7 @@ _source_options = together(
         help="As offsets partition P was before this record (repeatable).",
     ),
     click.option("--before-incident", is_flag=True, help="As it was before the worst finding of regroup investigate."),
-    click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
+    group_option,
     click.option("--all-groups", is_flag=True, help="All groups of the source, or of the target."),
     click.option("--topic", "topics", multiple=True, metavar="T[:P,…]", help="Only these partitions (repeatable)."),
     click.option("--map-group", "group_names", multiple=True, metavar="OLD=NEW", help="Under another group id."),
@@ -297,8 +298,7 @@ def show_plan(plan: Plan, output_format: Format) -> None:
         return
     # Programs get the names as they are; a terminal obeys control characters.
     shown = visible if output_format is Format.CSV and sys.stdout.isatty() else str
-    for line in plan_forms(plan)[output_format]():
-        write_line(shown(line))
+    write_lines(map(shown, plan_forms(plan)[output_format]()))
 
 
 def _scenario(options: dict[str, Any]) -> Scenario | None:

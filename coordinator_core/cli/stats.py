@@ -11,6 +11,7 @@ from coordinator_core.cli.options import (
     ReplayOptions,
     Whole,
     format_option,
+    group_option,
     replay_options,
     write_json,
     write_line,
@@ -28,7 +29,7 @@ from coordinator_core.reports.stats import stats_document, stats_text
 
 @click.command("stats")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@group_option
 @click.option(
     "--top",
     type=Whole(min=1),

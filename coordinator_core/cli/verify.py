@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.verify import VerifyReport, verify
@@ -46,21 +46,20 @@ def verify_command(
         snapshot = find_snapshot(paths)
         warn_about_snapshot(snapshot)
         report = verify(snapshot)
-    if output_format is Format.JSON:
-        write_json(report.as_dict())
-    else:
-        for segment in report.segments:
-            counts = f"{segment.batches} batches, {segment.records} records, {segment.bytes} bytes"
-            write_line(f"{visible(segment.path)}: {counts}")
-        if isinstance(report, RunReport):
-            for path in report.files:
-                write_line(visible(path))
-        for damage in report.damage:
-            write_line(visible(str(damage)))
-        counted = f"{len(report.files)} files" if isinstance(report, RunReport) else f"{len(report.segments)} segments"
-        damaged = f", {len(report.damage)} places damaged" if report.damage else ""
-        write_line(f"{report.status}: {counted}{damaged}")
+    write_result(output_format, report.as_dict(), _text(report))
     return ExitCode.DAMAGED_INPUT if report.damage else ExitCode.CLEAN
+
+
+def _text(report: VerifyReport | RunReport) -> Iterator[str]:
+    for segment in report.segments:
+        counts = f"{segment.batches} batches, {segment.records} records, {segment.bytes} bytes"
+        yield f"{visible(segment.path)}: {counts}"
+    files = report.files if isinstance(report, RunReport) else ()
+    yield from map(visible, files)
+    yield from (visible(str(damage)) for damage in report.damage)
+    counted = f"{len(files)} files" if isinstance(report, RunReport) else f"{len(report.segments)} segments"
+    damaged = f", {len(report.damage)} places damaged" if report.damage else ""
+    yield f"{report.status}: {counted}{damaged}"
 
 
 def _verified(run: Run, public_key: str | None) -> RunReport:

@@ -18,6 +18,7 @@ from coordinator_core.cli.options import (
     require_topic_names,
     write_json,
     write_line,
+    write_lines,
 )
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import load_source, refuse_other_rules
@@ -123,8 +124,7 @@ def whatif_command(
             rows = ([row[column] for column in CSV_COLUMNS] for row in document["effects"])
             write_line(csv_text(CSV_COLUMNS, rows).rstrip("\n"))
         case _:
-            for line in whatif_text(document):
-                write_line(line)
+            write_lines(whatif_text(document))
     return ExitCode.FINDINGS if any(effect.is_loss for effect in found) else ExitCode.CLEAN
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from coordinator_core.durations import utc_text
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.untrusted import shell_words
 
@@ -13,10 +13,7 @@ def moment(milliseconds: int) -> str:
     """``2026-05-12 02:41:07Z``; the number itself beyond the year 9999."""
     if milliseconds < 0:
         return "an unknown time"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{milliseconds} ms"
+    return utc_text(milliseconds, "%Y-%m-%d %H:%M:%SZ") or f"{milliseconds} ms"
 
 
 def count(number: int, name: str) -> str:

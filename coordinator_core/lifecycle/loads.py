@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -71,6 +71,10 @@ class Stop:
     def never_ends(self) -> bool:
         """Whether the load does not fail but goes on for ever, and keeps the broker's only loader."""
         return self.bug in _NEVER_END
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stop as JSON."""
+        return asdict(self) | {"fixed_in": None if self.fixed_in is None else str(self.fixed_in)}
 
 
 @dataclass(frozen=True, slots=True)

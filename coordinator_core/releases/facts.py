@@ -349,6 +349,10 @@ class Profile:
         """``classic`` or ``new``, as the command line names them."""
         return self.loader.coordinator
 
+    def as_dict(self) -> dict[str, str]:
+        """Release and coordinator as JSON."""
+        return {"release": str(self.release), "coordinator": self.coordinator}
+
 
 FACTS_BESIDE_LOADING: Final = frozenset(
     {

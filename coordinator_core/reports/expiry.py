@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from coordinator_core.durations import utc_text
 from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
 from coordinator_core.reports.text_table import text_table
@@ -128,10 +128,7 @@ def _count(rows: Sequence[Json], what: str) -> str:
 
 def time_text(time_ms: int) -> str:
     """UTC to the second; the number itself where no calendar has it."""
-    try:
-        return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OverflowError, ValueError, OSError):
-        return str(time_ms)
+    return utc_text(time_ms, "%Y-%m-%dT%H:%M:%SZ") or str(time_ms)
 
 
 def _relative(span_ms: int) -> str:

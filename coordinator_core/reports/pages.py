@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, utc_text
 from coordinator_core.untrusted import visible
 
 _WORD = re.compile(r"\S+")
@@ -86,7 +85,4 @@ def duration_text(value_ms: int) -> str:
 
 def time_text(value_ms: int) -> str:
     """Epoch milliseconds as a time in UTC; the number itself beyond the years 1 to 9999."""
-    try:
-        return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError):
-        return f"{value_ms} ms"
+    return utc_text(value_ms, "%Y-%m-%d %H:%M:%S UTC") or f"{value_ms} ms"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-from coordinator_core.durations import DAY_MS, MINUTE_MS
+from coordinator_core.durations import DAY_MS, MINUTE_MS, utc_text
 from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
@@ -202,7 +201,5 @@ def _or_dash(value: Any) -> Any:
 
 def _moment(value_ms: int, precision_ms: int) -> str:
     """A time as short as bars of ``precision_ms`` allow, in fourteen days."""
-    if not -62_135_596_800_000 <= value_ms < 253_402_300_800_000:
-        return f"{value_ms} ms"
     form = "%m-%d" if precision_ms >= DAY_MS else "%m-%d %H:%M" if precision_ms >= MINUTE_MS else "%H:%M:%S"
-    return f"{datetime.fromtimestamp(value_ms / 1000, UTC):{form}}"
+    return utc_text(value_ms, form) or f"{value_ms} ms"

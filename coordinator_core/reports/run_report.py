@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import __version__
-from coordinator_core.durations import DAY_MS
+from coordinator_core.durations import DAY_MS, utc_text
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
@@ -174,10 +173,7 @@ def _expiry(facts: Facts, found: Reconciliation) -> Document:
 
 
 def _day(time_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"
-    except (OverflowError, ValueError):
-        return str(time_ms)
+    return utc_text(time_ms, "%Y-%m-%d") or str(time_ms)
 
 
 def _groups(facts: Facts) -> Document:

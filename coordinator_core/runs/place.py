@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from coordinator_core import storage
+from coordinator_core.durations import utc_text
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import Snapshot
 
@@ -104,10 +105,10 @@ def new_run_id() -> str:
 
 def default_window(now_ms: int) -> str:
     """The window of a run that was given none: the UTC day of ``now_ms`` (epoch ms); ``UsageError`` past year 9999."""
-    try:
-        return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%d}"
-    except (OverflowError, ValueError):
-        raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window") from None
+    day = utc_text(now_ms, "%Y-%m-%d")
+    if day is None:
+        raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window")
+    return day
 
 
 def directories_of(path: str) -> list[str]:
