@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,6 +18,11 @@ def span(milliseconds: float) -> str:
         if milliseconds >= size:
             return f"{milliseconds / size:.1f}".removesuffix(".0") + f" {name}"
     return f"{milliseconds / SECOND_MS:.1f}".removesuffix(".0") + " s"
+
+
+def clock_ms() -> int:
+    """Now, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 def utc_text(epoch_ms: int, form: str) -> str | None:

@@ -7,6 +7,7 @@ not be used twice at the same time.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -77,6 +78,11 @@ def move_directory(source: str, target: str, *, last: str) -> None:
 def read_json(path: str) -> Any:
     """Content of a JSON file; ``ValueError`` when it is none."""
     return parse_json(bytes(storage.read(path)))
+
+
+def sha256(path: str) -> str:
+    """SHA-256 (hex) of the content of a file."""
+    return hashlib.sha256(storage.read(path)).hexdigest()
 
 
 def write_json(path: str, document: Any) -> None:

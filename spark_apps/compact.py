@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from coordinator_core import storage
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
@@ -133,7 +134,7 @@ def _options(arguments: argparse.Namespace, chosen: Profile | None, snapshot: Sn
     given = {name: getattr(arguments, name) for name in _CHOSEN}
     return CompactionOptions.chosen(
         chosen or infer_profile(snapshot.partitions),
-        now_ms=time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms,
+        now_ms=clock_ms() if arguments.now_ms is None else arguments.now_ms,
         **{name: value for name, value in given.items() if value is not None},
     )
 

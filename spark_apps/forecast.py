@@ -10,9 +10,9 @@ of the bytes that were read.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 
+from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from spark_apps.arguments import add_rules, parse, whole
@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> None:
     refuse_other_rules(snapshot)
     # Each task sees whether its own file is as it was pinned.
     check_source(snapshot, on_damage)
-    now_ms = time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms
+    now_ms = clock_ms() if arguments.now_ms is None else arguments.now_ms
 
     with ForecastWriter(output, sources=source_directories(snapshot)) as writer:
         from coordinator_core.fold.inference import infer_profile

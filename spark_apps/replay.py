@@ -9,9 +9,9 @@ Prints the summary of the run as one line of JSON.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 
+from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import INT32_END
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.runs.place import RunPlace, default_window, new_run_id
     from coordinator_core.runs.publish import promote
 
-    now_ms = time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms
+    now_ms = clock_ms() if arguments.now_ms is None else arguments.now_ms
     place = RunPlace(
         arguments.output,
         arguments.cluster,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ import click
 
 from coordinator_core import storage
 from coordinator_core.cli.output import write
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
@@ -229,11 +229,6 @@ def _replay_options(
         master=master,
         fold_cache=None if no_fold_cache or not fold_cache else FoldCache(fold_cache),
     )
-
-
-def clock_ms() -> int:
-    """Now, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 _FIRST_DATE = 10_000_000

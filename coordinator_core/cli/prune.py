@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from coordinator_core.cli.options import Finite, Format, Whole, clock_ms, format_option, write_result
+from coordinator_core.cli.options import Finite, Format, Whole, format_option, write_result
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune

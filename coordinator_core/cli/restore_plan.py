@@ -15,7 +15,6 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     Whole,
-    clock_ms,
     format_option,
     group_option,
     replay_options,
@@ -26,6 +25,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.outputs import refuse_other_file
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey, PartitionState

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator_core.cli.options import clock_ms
 from coordinator_core.cli.spark_app import DAMAGE_WORDS
-from coordinator_core.durations import DAY_MS
+from coordinator_core.durations import DAY_MS, clock_ms
 from coordinator_core.errors import RegroupError
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case

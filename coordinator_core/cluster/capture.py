@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
 from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDirectory, Manifest
 from coordinator_core.cluster.topics import topics_document
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -64,7 +64,7 @@ def capture(
     cluster lacks; ``ClusterError`` when the cluster does not go on: the directory then stays marked as incomplete, and
     the next capture goes on from there.
     """
-    began = _now_ms()
+    began = clock_ms()
     with CaptureDirectory.opened(output) as directory:
         previous = directory.previous()
         names = [OFFSETS_TOPIC, *(name for name in options.topics_also if name != OFFSETS_TOPIC)]
@@ -113,7 +113,7 @@ def capture(
             "regroup_version": __version__,
             "cluster_id": client.cluster_id,
             "started_at_ms": began,
-            "finished_at_ms": _now_ms(),
+            "finished_at_ms": clock_ms(),
             "replica": options.replica,
             "cross_check": cross_check,
             "notes": listed["notes"],
@@ -121,10 +121,6 @@ def capture(
         }
         directory.finish(manifest)
     return manifest
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _check_held(held: Manifest | None, cluster_id: str | None, infos: Iterable[TopicInfo], output: str | Path) -> None:

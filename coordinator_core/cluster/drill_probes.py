@@ -31,6 +31,7 @@ from coordinator_core.cluster.client import UNKNOWN_TOPIC_OR_PARTITION, Client
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import PREFIX, Canary
+from coordinator_core.durations import clock_ms
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 DISCONNECTED = "DISCONNECTED"
@@ -223,7 +224,7 @@ class _State:
 
     def _probe(self, api: str, broker: int | None, ask: Callable[[int | None], tuple[str, Any]]) -> str:
         began = time.monotonic()
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = clock_ms()
         detail: Any = None
         try:
             answer, detail = ask(broker)

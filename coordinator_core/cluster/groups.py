@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from coordinator_core.cluster.client import (
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.durations import clock_ms
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
@@ -53,7 +53,7 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
     ``expected`` are the offset keys that the replayed log has: they are asked for by name, because
     coordinators leave out of lists what the principal may not see. ``MissingAclError`` names the group or topic.
     """
-    at = time.time_ns() // 1_000_000
+    at = clock_ms()
     listed = _listed(client)
     groups: dict[str, Json] = {}
     for group_id in sorted({*expected} if only_expected else {*listed, *expected}):
@@ -72,7 +72,7 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
     ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
     for group in groups.values():
         group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
-    return {"captured_at_ms": at, "finished_at_ms": time.time_ns() // 1_000_000, "groups": list(groups.values())}
+    return {"captured_at_ms": at, "finished_at_ms": clock_ms(), "groups": list(groups.values())}
 
 
 def _listed(client: Client) -> dict[str, Json]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.types import OFFSETS_TOPIC, Snapshot
+from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.restore.model import NO_EPOCH, Position
@@ -232,18 +231,12 @@ def captured(
     return manifest, replayed(directory, profile, long_texts)
 
 
-def only(snapshot: Snapshot, partitions: Collection[int]) -> Snapshot:
-    """The snapshot with these offsets partitions alone."""
-    logs = tuple(log for log in snapshot.partitions if log.offsets_partition in partitions)
-    return replace(snapshot, partitions=logs)
-
-
 def replayed(
     directory: str | Path, profile: Profile | None, long_texts: LongTexts, partitions: Collection[int] | None = None
 ) -> list[PartitionState]:
     """State at the end of a capture, without whole metadata; of these offsets partitions, or of all."""
     snapshot = discover([str(directory)])
     if partitions is not None:
-        snapshot = only(snapshot, partitions)
+        snapshot = snapshot.only(partitions)
     rules = profile or infer_profile(snapshot.partitions)
     return replay_snapshot(snapshot, rules, damage=[], whole_metadata=False, long_texts=long_texts)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +11,14 @@ from coordinator_core import storage
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.restore_apply import CAPTURE, PLAN, journal_of
-from coordinator_core.cluster.restore_target import live_groups, live_target, only
+from coordinator_core.cluster.restore_target import live_groups, live_target
 from coordinator_core.drill.journal import JOURNAL, Event, of_kind
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from coordinator_core.log.types import NO_PRODUCER_ID, OFFSETS_TOPIC, PartitionLog, Snapshot
+from coordinator_core.log.types import NO_PRODUCER_ID, OFFSETS_TOPIC, Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import interpret
@@ -56,7 +55,7 @@ def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
     wanted = {group.offsets_partition for group in writing}
     with _place(storage.join(directory, CAPTURE)) as place:
         capture(client, place, CaptureOptions())
-        snapshot = only(discover([place]), wanted)
+        snapshot = discover([place]).only(wanted)
         rules = profile or infer_profile(snapshot.partitions)
         keys = [row.key for group in writing for row in group.writes()]
         answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
@@ -78,18 +77,12 @@ def _place(capture: str) -> Iterator[str]:
 def _added(snapshot: Snapshot, ends: Mapping[int, int], profile: Profile) -> Iterator[Added]:
     for log in snapshot.partitions:
         end = ends.get(log.offsets_partition, 0)
-        for _, batch, records in read_records(_from(log, end)):
+        for _, batch, records in read_records(log.since(end)):
             for record in () if batch.is_control else records:
                 if record.offset >= end:
                     meaning = interpret(record.offset, record.key, record.value, profile)
                     producer = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
                     yield Added(log.offsets_partition, record.offset, meaning, producer)
-
-
-def _from(log: PartitionLog, offset: int) -> PartitionLog:
-    """The log from the segment on that ``offset`` is in."""
-    kept = tuple(segment for segment, following in log.segment_ranges() if following is None or following > offset)
-    return replace(log, segments=kept)
 
 
 def rollback_plan(client: Client, directory: str, group_ids: Collection[str] = ()) -> Plan:
@@ -111,7 +104,7 @@ def rollback_plan(client: Client, directory: str, group_ids: Collection[str] = (
         target=target.name,
         source=f"the journal of plan {events[0]['plan_digest']}",
         choices={},
-        created_at_ms=time.time_ns() // 1_000_000,
+        created_at_ms=clock_ms(),
         groups=tuple(inverse(groups, target)),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from coordinator_core.cluster.client import (
     TopicPartition,
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
+from coordinator_core.durations import clock_ms
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import BrokerInfo, PartitionInfo, TopicInfo
 
@@ -58,7 +58,7 @@ def topics_document(client: Client, brokers: Sequence[BrokerInfo]) -> dict[str, 
 
     ``notes`` lists settings that the cluster did not tell, and why.
     """
-    at = time.time_ns() // 1_000_000
+    at = clock_ms()
     notes: list[str] = []
     topics = client.topics()
     leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.manager import GroupMetadataManager, LoadState
 from coordinator_core.coordinator.membership import MemberIds, Membership
-from coordinator_core.coordinator.replies import LeaveGroupReply, LeaveMember
+from coordinator_core.coordinator.replies import DescribedGroup, LeaveGroupReply, LeaveMember
 from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, TxnOffsetCommit
 from coordinator_core.coordinator.rules import ReleaseRules
 
@@ -77,6 +77,17 @@ class GroupCoordinator(ABC, Generic[M]):
     @abstractmethod
     def leave(self, request: LeaveGroup) -> LeaveGroupReply:
         """Members leave their group, if there is one."""
+
+    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            self.check(group_id, empty_id=True)
+        except ApiError as error:
+            return DescribedGroup(error.error, None, group_id)
+        return self.described(group_id, version)
+
+    @abstractmethod
+    def described(self, group_id: str, version: int) -> DescribedGroup:
+        """The group, if there is one, for a DescribeGroups of this version."""
 
 
 def nobody_left(request: LeaveGroup) -> LeaveGroupReply:

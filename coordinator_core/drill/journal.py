@@ -10,13 +10,13 @@ import fcntl
 import json
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from coordinator_core import storage
+from coordinator_core.durations import clock_ms
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError, not_written
 from coordinator_core.jsontext import parse_json, reader
 from coordinator_core.untrusted import INT64_END
@@ -88,7 +88,7 @@ class Journal:
 
         It survives the end of this process; unless it is a probe, also a crash of the machine.
         """
-        row = {"at_ms": time.time_ns() // 1_000_000 if at_ms is None else at_ms, "event": event, **values}
+        row = {"at_ms": clock_ms() if at_ms is None else at_ms, "event": event, **values}
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
         self._append(event, line)
 

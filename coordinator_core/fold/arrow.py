@@ -16,8 +16,8 @@ def column(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None = None) 
     A contiguous array of numbers is not copied, and must not change while the column is used.
     """
     kind = pa.from_numpy_dtype(values.dtype)
-    data = _bits(values) if values.dtype == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))
-    validity = None if mask is None or not mask.any() else _bits(~mask)
+    data = bits(values) if values.dtype == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))
+    validity = None if mask is None or not mask.any() else bits(~mask)
     return pa.Array.from_buffers(kind, len(values), [validity, data])
 
 
@@ -36,5 +36,6 @@ def list_of(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", kind, nullable=False))
 
 
-def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+def bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """A bitmap, as Arrow has them."""
     return pa.py_buffer(np.packbits(flags, bitorder="little"))

@@ -107,7 +107,7 @@ class _Sampler:
                 for chunk in found:
                     if not self._take_unpacked(view, chunk):
                         return None
-                    position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
+                    position = chunk.end
                     if self._left <= 0:
                         break
         return position

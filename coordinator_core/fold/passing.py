@@ -198,13 +198,13 @@ class Passing:
         start = int(ends[row - 1]) if row else 0
         _, reached = self._through(chunk.data, start, chunk.batches["position"][row:])
         row = int(np.searchsorted(ends, reached, "right"))
-        return int(chunk.batches["position"][row]) if row < len(ends) else _end(chunk)
+        return int(chunk.batches["position"][row]) if row < len(ends) else chunk.end
 
     def _chunk_at(self, view: memoryview, position: int) -> Chunk | None:
         """The chunk with the batch at ``position``; ``None`` if that must be looked at otherwise."""
         try:
             if view is self._view and self._found is not None:
-                while self._chunk is not None and _end(self._chunk) <= position:
+                while self._chunk is not None and self._chunk.end <= position:
                     self._chunk = next(self._found, None)
             else:
                 self._chunk = None
@@ -217,7 +217,3 @@ class Passing:
             self._forget()
         chunk = self._chunk
         return None if chunk is None or position not in chunk.batches["position"] else chunk
-
-
-def _end(chunk: Chunk) -> int:
-    return int(chunk.batches["position"][-1] + chunk.batches["size"][-1])

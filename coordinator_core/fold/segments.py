@@ -425,7 +425,7 @@ class Folder:
                 for chunk in found:
                     if not self._fold_unpacked(view, chunk):
                         return None
-                    position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
+                    position = chunk.end
                     if self.is_full:
                         break
         except CompressionError:

@@ -38,6 +38,11 @@ class Chunk(NamedTuple):
     batches: npt.NDArray[Any]
     data: Bytes
 
+    @property
+    def end(self) -> int:
+        """Position behind the last batch."""
+        return int(self.batches["position"][-1] + self.batches["size"][-1])
+
 
 def chunks(
     data: memoryview, start: int, next_offset: int, bounds: Bounds, limits: Limits

@@ -132,34 +132,42 @@ PartitionEpochs = dict[str, dict[int, int]]
 
 
 @dataclass(slots=True)
-class ConsumerMember:
-    """A KIP-848 member: its metadata record (type 5) and its current assignment (type 8).
+class ModernMember:
+    """A member of a consumer, share or streams group.
 
-    ``classic_protocols`` is set while the member still speaks the classic protocol: its session timeout in
-    milliseconds and the (name, metadata) pairs it supports. ``record_offset`` is -1 until a record of
-    type 5 was seen, ``assignment_record_offset`` until one of type 8 was. ``assigned_epochs`` and
-    ``pending_revocation_epochs`` hold the assignment epochs of records that have them (since 4.3), topic by
-    topic in the order of the partitions.
+    ``record_offset`` is -1 until its metadata record was seen, ``assignment_record_offset`` until its current
+    assignment was.
     """
 
     member_id: str
-    instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    record_offset: int = -1
+    assignment_record_offset: int = -1
+
+
+@dataclass(slots=True)
+class ConsumerMember(ModernMember):
+    """A KIP-848 member: its metadata record (type 5) and its current assignment (type 8).
+
+    ``classic_protocols`` is set while the member still speaks the classic protocol: its session timeout in
+    milliseconds and the (name, metadata) pairs it supports. ``assigned_epochs`` and ``pending_revocation_epochs``
+    hold the assignment epochs of records that have them (since 4.3), topic by topic in the order of the partitions.
+    """
+
+    instance_id: str | None = None
     subscribed_topics: tuple[str, ...] = ()
     subscribed_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic_session_timeout_ms: int | None = None
     classic_protocols: tuple[tuple[str, bytes], ...] | None = None
-    member_epoch: int = 0
-    previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
     pending_revocation: Assignment = field(default_factory=dict)
-    record_offset: int = -1
-    assignment_record_offset: int = -1
     assigned_epochs: Assignment | None = field(default=None, compare=False)
     pending_revocation_epochs: Assignment | None = field(default=None, compare=False)
     target_epoch: int | None = field(default=None, compare=False)
@@ -240,20 +248,11 @@ class ConsumerGroup:
 
 
 @dataclass(slots=True)
-class ShareMember:
+class ShareMember(ModernMember):
     """A share group member: records of type 10 and 14."""
 
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
     subscribed_topics: tuple[str, ...] = ()
-    member_epoch: int = 0
-    previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
-    record_offset: int = -1
-    assignment_record_offset: int = -1
 
 
 class ShareTopic(NamedTuple):
@@ -314,26 +313,17 @@ class TaskAssignment:
 
 
 @dataclass(slots=True)
-class StreamsMember:
+class StreamsMember(ModernMember):
     """A streams group member: records of type 19 and 22."""
 
-    member_id: str
     instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
     rebalance_timeout_ms: int = -1
     topology_epoch: int = 0
     process_id: str = ""
     user_endpoint: tuple[str, int] | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
-    member_epoch: int = 0
-    previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
     assigned: TaskAssignment = field(default_factory=TaskAssignment)
     pending_revocation: TaskAssignment = field(default_factory=TaskAssignment)
-    record_offset: int = -1
-    assignment_record_offset: int = -1
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from coordinator_core.groups.classic import consumer_assignment, consumer_subscription
 from coordinator_core.groups.model import (
@@ -10,6 +10,7 @@ from coordinator_core.groups.model import (
     ClassicMember,
     ConsumerGroup,
     Group,
+    ModernMember,
     OffsetKey,
     ShareGroup,
     StreamsGroup,
@@ -26,32 +27,20 @@ def members_of(group: Group | None, topic_names: Mapping[str, str]) -> tuple[Mem
         case ClassicGroup():
             return tuple(_classic(member, group.protocol_type) for member in group.members)
         case StreamsGroup():
-            return tuple(
-                Member(one.member_id, one.instance_id, one.client_id, one.client_host, None, None)
-                for one in group.members.values()
-            )
+            return tuple(_modern(one, one.instance_id, None, None) for one in group.members.values())
         case ConsumerGroup():
             return tuple(
-                Member(
-                    one.member_id,
+                _modern(
+                    one,
                     one.instance_id,
-                    one.client_id,
-                    one.client_host,
-                    tuple(sorted(one.subscribed_topics)) if not one.subscribed_regex else None,
+                    None if one.subscribed_regex else one.subscribed_topics,
                     _named(one.assigned, topic_names),
                 )
                 for one in group.members.values()
             )
         case ShareGroup():
             return tuple(
-                Member(
-                    one.member_id,
-                    None,
-                    one.client_id,
-                    one.client_host,
-                    tuple(sorted(one.subscribed_topics)),
-                    _named(one.assigned, topic_names),
-                )
+                _modern(one, None, one.subscribed_topics, _named(one.assigned, topic_names))
                 for one in group.members.values()
             )
 
@@ -77,6 +66,16 @@ def succession(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[
     """Static members that came back under a new member id: the old id and the new one of each."""
     old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
     return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)
+
+
+def _modern(
+    one: ModernMember,
+    instance_id: str | None,
+    topics: Iterable[str] | None,
+    partitions: frozenset[tuple[str, int]] | None,
+) -> Member:
+    topics = None if topics is None else tuple(sorted(topics))
+    return Member(one.member_id, instance_id, one.client_id, one.client_host, topics, partitions)
 
 
 def _classic(member: ClassicMember, protocol_type: str | None) -> Member:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.fold.arrow import bits
 from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.history.lessons import waits_since
 from coordinator_core.history.model import (
@@ -212,7 +213,7 @@ def _rows_of(
     who = [taken.writers[number] for number in writers.tolist()]
     segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
-    has_ended = _bitmap(~rows["stands"])
+    has_ended = bits(~rows["stands"])
     first = _array(np.zeros(count, np.int32), has_ended)
     numbers = {
         "partition": partition_of,
@@ -227,7 +228,7 @@ def _rows_of(
         **{name: _array(values) for name, values in numbers.items()},
         "group_id": _text(group_names, group_of),
         "topic": _text(topic_names, topic_of),
-        "leader_epoch": _array(rows["leader_epoch"], _bitmap(rows["leader_epoch"] >= 0)),
+        "leader_epoch": _array(rows["leader_epoch"], bits(rows["leader_epoch"] >= 0)),
         "generation": pa.array([one.generation for one in who], pa.int32()).take(_array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
         "valid_to": _array(rows["valid_to"], has_ended),
@@ -255,10 +256,6 @@ def _rows_of(
 def _array(values: npt.NDArray[Any], validity: pa.Buffer | None = None) -> pa.Array:
     """The ``values``, not copied, with a bitmap of those that are not null."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
-
-
-def _bitmap(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
 def _next(column: Int64s) -> Int64s:
@@ -289,7 +286,7 @@ def _text(values: Sequence[str | None], codes: npt.NDArray[Any]) -> pa.Array:
     number = {value: at for at, value in enumerate(distinct)}
     by_code = np.array([-1 if value is None else number[value] for value in values], np.int32)
     numbers = by_code[codes.astype(np.intp, copy=False)]
-    indices = _array(numbers, _bitmap(numbers >= 0) if None in values else None)
+    indices = _array(numbers, bits(numbers >= 0) if None in values else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(distinct), pa.string()), safe=False)
 
 

@@ -71,7 +71,7 @@ def plan_document(
     return {
         "plan_version": PLAN_VERSION,
         "pin": pin_path,
-        "pin_sha256": _sha256(pin_path),
+        "pin_sha256": files.sha256(pin_path),
         "profile": profile,
         "now_ms": now_ms,
         "partial": partial,
@@ -83,7 +83,7 @@ def plan_document(
 def write_plan(path: str, document: Document) -> str:
     """Write a plan; returns its digest."""
     files.write_json(path, document)
-    return _sha256(path)
+    return files.sha256(path)
 
 
 def read_plan(path: str, digest: str) -> PlannedCompaction:
@@ -169,7 +169,3 @@ def check_compacted(directory: str, planned: PlannedCompaction) -> Document:
         if here != row["segments"]:
             raise ProofFailedError(f"{directory}: offsets partition {number} is not what was proved")
     return report
-
-
-def _sha256(path: str) -> str:
-    return hashlib.sha256(storage.read(path)).hexdigest()

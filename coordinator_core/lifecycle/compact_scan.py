@@ -21,7 +21,15 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.tasks import Range
-from coordinator_core.kernels import BatchIndex, Bounds, NewestTable, enter_newest, index_batches, merge_newest
+from coordinator_core.kernels import (
+    BatchIndex,
+    Bounds,
+    NewestTable,
+    SizeTable,
+    enter_newest,
+    index_batches,
+    merge_newest,
+)
 from coordinator_core.kernels.arrays import Array, Int64s, array_of, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Stop
 from coordinator_core.log.ahead import segment_bytes
@@ -156,21 +164,28 @@ class LogScan:
         return sum(scanned.size for scanned in self.segments)
 
 
-class NewestRecords:
-    """The newest records of every raw key up to an offset.
+class KeyRows:
+    """``rows`` of a kernel's table, one for each raw key."""
 
-    ``rows`` are those of :class:`~coordinator_core.kernels.layout.Newest`, one for each key; ``unkeyed`` are
-    the offsets of records without a key, ascending.
-    """
-
-    def __init__(self, table: NewestTable) -> None:
+    def __init__(self, table: NewestTable | SizeTable) -> None:
         self._keys = table.keys
         self.rows: Array = array_of(table.rows)[: table.keys.used]
-        self.unkeyed: Int64s = array_of(table.unkeyed)[: table.unkeyed_used]
 
     def key(self, row: int) -> bytes:
         found: bytes = self._keys.key(row)
         return found
+
+
+class NewestRecords(KeyRows):
+    """The newest records of every raw key up to an offset.
+
+    ``rows`` are those of :class:`~coordinator_core.kernels.layout.Newest`; ``unkeyed`` are the offsets of records
+    without a key, ascending.
+    """
+
+    def __init__(self, table: NewestTable) -> None:
+        super().__init__(table)
+        self.unkeyed: Int64s = array_of(table.unkeyed)[: table.unkeyed_used]
 
     def keys(self) -> pa.Array:
         """The keys of all rows, of type ``large_binary``, in the memory in which they are."""

@@ -14,9 +14,9 @@ from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, Pa
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
 from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
-from coordinator_core.lifecycle.compact_scan import scan_log
+from coordinator_core.lifecycle.compact_scan import KeyRows, scan_log
 from coordinator_core.lifecycle.compact_write import write_survivors
-from coordinator_core.lifecycle.record_sizes import KeySizes, key_sizes
+from coordinator_core.lifecycle.record_sizes import key_sizes
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 from coordinator_core.releases import OFFSET_KEY_TYPES
@@ -162,7 +162,7 @@ def _size(plan: CompactionPlan) -> Size:
     return Size(written.bytes, written.batches, written.records)
 
 
-def _totals(keys: KeySizes, state: PartitionState, topic_names: Mapping[str, str]) -> Totals:
+def _totals(keys: KeyRows, state: PartitionState, topic_names: Mapping[str, str]) -> Totals:
     totals = Totals()
     owners: dict[str, dict[tuple[str, int], str]] = {}
     for number, row in enumerate(keys.rows.tolist()):

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from coordinator_core.kernels import SizeTable, add_record_sizes
-from coordinator_core.kernels.arrays import Array, Int64s, array_of
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.kernels.layout import Stop
-from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
+from coordinator_core.lifecycle.compact_scan import KeyRows, LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Record
@@ -22,20 +22,8 @@ _MESSAGE_BYTES = {0: 26, 1: 34}
 """Bytes of a message of format 0 or 1 besides its key and value."""
 
 
-class KeySizes:
-    """``rows`` are those of :class:`~coordinator_core.kernels.layout.RecordSizes`, one for each raw key."""
-
-    def __init__(self, table: SizeTable) -> None:
-        self._keys = table.keys
-        self.rows: Array = array_of(table.rows)[: table.keys.used]
-
-    def key(self, row: int) -> bytes:
-        found: bytes = self._keys.key(row)
-        return found
-
-
-def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
-    """Sizes of the records of a scanned log.
+def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeyRows:
+    """Sizes of the records of a scanned log: rows of :class:`~coordinator_core.kernels.layout.RecordSizes`.
 
     Records live whose offsets are among ``kept`` (ascending), and all from ``end_offset`` on. Sizes are those in
     decompressed batches; end markers, batch headers and empty batches belong to no key.
@@ -58,7 +46,7 @@ def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
 
     for scanned in scan.segments:
         scanned.walk(add, add_batch)
-    return KeySizes(table)
+    return KeyRows(table)
 
 
 def _plain(batch: Batch, records: Sequence[Record]) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -188,6 +188,11 @@ class PartitionLog:
             following = self.segments[index + 1 : index + 2]
             yield segment, following[0].base_offset if following else None
 
+    def since(self, offset: int) -> PartitionLog:
+        """The log from the segment on that ``offset`` is in."""
+        kept = tuple(one for one, following in self.segment_ranges() if following is None or following > offset)
+        return replace(self, segments=kept)
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -209,3 +214,7 @@ class Snapshot:
     @cached_property
     def segments(self) -> tuple[SegmentFile, ...]:
         return tuple(segment for log in self.partitions for segment in log.segments)
+
+    def only(self, partitions: Collection[int]) -> Snapshot:
+        """The snapshot with these offsets partitions alone."""
+        return replace(self, partitions=tuple(log for log in self.partitions if log.offsets_partition in partitions))

@@ -351,9 +351,8 @@ def missing_since(previous: Statement, snapshot: Snapshot, on_damage: OnDamage) 
 
 
 def _missing_behind(log: PartitionLog, end_offset: int, on_damage: OnDamage) -> int:
-    segments = tuple(one for one, following in log.segment_ranges() if following is None or following > end_offset)
     expected, missing = end_offset, 0
-    for segment, batch in read_partition(replace(log, segments=segments), on_damage=on_damage, damage=[]):
+    for segment, batch in read_partition(log.since(end_offset), on_damage=on_damage, damage=[]):
         if batch.next_offset <= end_offset:
             continue
         first = batch.base_offset

@@ -71,7 +71,7 @@ def stuck_partitions(
     """
     (mine,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, cache=cache)
     numbers = {one.offsets_partition for one in mine.partitions if one.stop is not None}
-    part = replace(snapshot, partitions=tuple(log for log in snapshot.partitions if log.offsets_partition in numbers))
+    part = snapshot.only(numbers)
     if not numbers:
         return []
     # The other releases tell which load it, and where the stop is mended.

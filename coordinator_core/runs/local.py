@@ -129,7 +129,7 @@ def replay_to_run(
         from coordinator_core.runs.merging import group_tables, merge_results
         from coordinator_core.runs.publish import RunWriter
         from coordinator_core.runs.schemas import SEGMENTS
-        from coordinator_core.runs.tables import offset_rows
+        from coordinator_core.runs.tables import OffsetTable
 
         # Rows of groups need the interpreter lock, encoding of offsets does not: the teller makes and writes the ones
         # while the others are written.
@@ -137,7 +137,7 @@ def replay_to_run(
 
             def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
                 merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
-                return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
+                return OffsetTable(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
 
             def write_groups(
                 told: Future[tuple[Tables, PartitionFacts]], segments: pa.Table, is_last: bool

@@ -21,7 +21,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.place import absolute
 from coordinator_core.runs.schemas import SEGMENTS
-from coordinator_core.runs.tables import Row, Tables, merged_tables, offset_rows
+from coordinator_core.runs.tables import OffsetTable, Row, Tables, merged_tables
 
 Merge = Callable[[Iterable[SegmentFold]], MergedPartition]
 
@@ -93,7 +93,7 @@ def merge_partition(
     """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
     state, segments, facts = merge_results(offsets_partition, results, profile, merged)
     tables, facts = group_tables(state, facts, now_ms=now_ms)
-    return {"offsets": offset_rows(state), **tables, SEGMENTS.name: segments}, facts
+    return {"offsets": OffsetTable(state), **tables, SEGMENTS.name: segments}, facts
 
 
 def group_tables(merged: MergedPartition, facts: PartitionFacts, *, now_ms: int) -> tuple[Tables, PartitionFacts]:

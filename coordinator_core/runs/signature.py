@@ -7,14 +7,13 @@ beside the file is the 64 bytes as ``openssl pkeyutl -sign -rawin`` makes them. 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from coordinator_core import storage
+from coordinator_core import files, storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.runs.place import MANIFEST
@@ -53,7 +52,7 @@ def sign_run(run_path: str, key: Ed25519PrivateKey) -> None:
 
 def sign_files(directory: str, names: Iterable[str], key: Ed25519PrivateKey) -> None:
     """Write the digests of files of ``directory``, and their signature."""
-    lines = [f"{_sha256(storage.join(directory, name))}  {name}\n" for name in names]
+    lines = [f"{files.sha256(storage.join(directory, name))}  {name}\n" for name in names]
     path = storage.join(directory, SUMS)
     storage.write_atomic(path, "".join(lines).encode())
     _sign_file(path, key)
@@ -76,16 +75,16 @@ def has_signed_files(directory: str) -> bool:
 def check_files(directory: str, key: Ed25519PublicKey) -> RunReport:
     """Files that :func:`sign_files` has signed, and their damage."""
     sums, damage = checked_bytes(storage.join(directory, SUMS), key)
-    files = []
+    signed = []
     for line in sums.decode().splitlines() if not damage else ():
         published, _, name = line.partition("  ")
-        files.append(path := storage.join(directory, name))
+        signed.append(path := storage.join(directory, name))
         if not storage.exists(path):
             damage.append(Damage(path, 0, None, "changed_since_published", "the file is gone"))
-        elif (found := _sha256(path)) != published:
+        elif (found := files.sha256(path)) != published:
             detail = f"the SHA-256 of its content is {found}, published was {published}"
             damage.append(Damage(path, 0, None, "changed_since_published", detail))
-    return RunReport(tuple(files), tuple(damage))
+    return RunReport(tuple(signed), tuple(damage))
 
 
 def sign_bytes(path: str, data: bytes, key: Ed25519PrivateKey) -> None:
@@ -107,7 +106,3 @@ def checked_bytes(path: str, key: Ed25519PublicKey) -> tuple[bytes, list[Damage]
     except InvalidSignature:
         return data, [Damage(signature, 0, None, "bad_signature", f"not that of {path} by this key")]
     return data, []
-
-
-def _sha256(path: str) -> str:
-    return hashlib.sha256(storage.read(path)).hexdigest()

@@ -24,7 +24,7 @@ from coordinator_core.groups.model import (
     TransactionOutcome,
 )
 from coordinator_core.jsontext import fields_of
-from coordinator_core.merge.schema import BLOCK_ROWS, MergedPartition, RowBlocks
+from coordinator_core.merge.schema import BLOCK_ROWS, MergedPartition
 from coordinator_core.records.codec import encode_value
 from coordinator_core.runs import schemas
 from coordinator_core.runs.group_columns import group_columns, seen
@@ -49,7 +49,7 @@ class ReplayedPartition(Protocol):
 
 
 def merged_tables(merged: MergedPartition, *, now_ms: int) -> Tables:
-    """The tables of one merged partition, all but ``offsets`` (:func:`offset_rows`) and ``segments``."""
+    """The tables of one merged partition, all but ``offsets`` (:class:`OffsetTable`) and ``segments``."""
     tables = common_tables(merged)
     pending, transactions = merged.pending, merged.transactions
     age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
@@ -71,13 +71,8 @@ def merged_tables(merged: MergedPartition, *, now_ms: int) -> Tables:
     return tables
 
 
-def offset_rows(merged: MergedPartition) -> RowBlocks:
-    """The rows of ``offsets`` of one merged partition."""
-    return _Offsets(merged)
-
-
-class _Offsets:
-    """Rows of ``offsets`` (a ``RowBlocks``)."""
+class OffsetTable:
+    """The rows of ``offsets`` of one merged partition (a ``merge.schema.RowBlocks``)."""
 
     def __init__(self, merged: MergedPartition) -> None:
         self._offsets_partition = merged.offsets_partition

@@ -45,7 +45,7 @@ from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import PartitionDigest, canonical_rows, digests_of
-from coordinator_core.runs.tables import offset_rows
+from coordinator_core.runs.tables import OffsetTable
 from coordinator_core.runs.verify import verify_run
 from tests.examples import examples
 from tests.fold.parity import PROFILES, sequential_outcome, write_log
@@ -119,7 +119,7 @@ def test_blocks_are_cut_by_names_too(tmp_path: Path, small_blocks: int) -> None:
 
 
 def test_the_digest_of_blocks_is_that_of_the_table(tmp_path: Path, small_blocks: int) -> None:
-    rows = offset_rows(merged(write_log(tmp_path, commits(3))))
+    rows = OffsetTable(merged(write_log(tmp_path, commits(3))))
     blocks = [canonical_rows("offsets", block) for block in rows.blocks()]
     digest = PartitionDigest("offsets", rows.num_rows)
     for block in blocks:

@@ -37,7 +37,7 @@ from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
-from coordinator_core.runs.tables import merged_tables, offset_rows
+from coordinator_core.runs.tables import OffsetTable, merged_tables
 from tests.examples import examples
 from tests.fold.parity import (
     PROFILES,
@@ -83,7 +83,7 @@ class InMemory:
 
 def digests(merged: MergedPartition) -> dict[tuple[str, int], str]:
     tables = merged_tables(merged, now_ms=0)
-    offsets = pa.concat_tables([TABLES["offsets"].arrow.empty_table(), *offset_rows(merged).blocks()])
+    offsets = pa.concat_tables([TABLES["offsets"].arrow.empty_table(), *OffsetTable(merged).blocks()])
     return all_digests(tables | {"offsets": offsets})
 
 

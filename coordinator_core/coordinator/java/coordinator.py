@@ -277,11 +277,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return dict.fromkeys(group_ids, error.error)
         return results
 
-    def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:
-        try:
-            self.check(group_id, empty_id=True)
-        except ApiError as error:
-            return replies.DescribedGroup(error.error, None, group_id)
+    def described(self, group_id: str, version: int) -> replies.DescribedGroup:
         try:
             group = self.manager.written_group(group_id)
             if not isinstance(group, JavaClassicGroup):

@@ -23,7 +23,7 @@ from coordinator_core.coordinator.replies import (
     TopicPartitions,
 )
 from coordinator_core.coordinator.requests import Committer
-from coordinator_core.groups.model import ConsumerMember, ShareMember
+from coordinator_core.groups.model import ConsumerMember, ModernMember
 
 NEVER_MS = 1 << 62
 """A time that does not come."""
@@ -31,7 +31,6 @@ NEVER_MS = 1 << 62
 
 RevokingMember = ConsumerMember | LiveStreamsMember
 """A member that gives up revoked partitions or tasks within a time."""
-ModernMember = RevokingMember | ShareMember
 
 Member = TypeVar("Member", bound=ModernMember)
 StaticMember = TypeVar("StaticMember", ConsumerMember, LiveStreamsMember)

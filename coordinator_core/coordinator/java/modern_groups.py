@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import ModernGroup, ModernMember, RevokingMember, timer_keys
+from coordinator_core.coordinator.java.modern_group import ModernGroup, RevokingMember, timer_keys
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.groups.model import MemberState
+from coordinator_core.groups.model import MemberState, ModernMember
 
 Group = TypeVar("Group", bound=ModernGroup[Any])
 Described = TypeVar("Described")

@@ -198,11 +198,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         self.manager.cleanup(eligible, lambda group: group.remove_offsets(list(group.offsets)))
         return replies.DeleteGroupsReply(tuple(replies.DeletedGroup(*pair) for pair in errors.items()))
 
-    def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:
-        try:
-            self.check(group_id, empty_id=True)
-        except ApiError as error:
-            return replies.DescribedGroup(error.error, None, group_id)
+    def described(self, group_id: str, version: int) -> replies.DescribedGroup:
         group = self.manager.get_group(group_id)
         if group is None:
             return replies.DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
