@@ -70,11 +70,9 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         description="Predict a failover, do it when approved, and compare",
         doc_md=DOC,
         schedule=None,
-        catchup=False,
         max_active_runs=runs_at_once(list(settings)),
-        tags=["regroup", "drill"],
         params=params(list(settings)),
-        **file.dag_arguments(limited=False),
+        **file.dag_arguments(tag="drill", limited=False),
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=longest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, task
+from airflow.sdk import DAG, AssetAlias, Context, Param, task
 
 from dags.common import compact
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
@@ -71,9 +71,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         doc_md=DOC,
         schedule=timetable(settings.schedule) if settings else None,
         start_date=cluster.start_date if cluster else None,
-        catchup=False,
         max_active_runs=1 if name else runs_at_once(list(file.clusters)),
-        tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
         **file.dag_arguments(
             name, approval_hours=max((one.compaction or CompactionSettings()).approval_hours for one in clusters)
@@ -104,9 +102,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def publish(planned: Any, proved: Any, *, outlet_events: Any, params: Any) -> Any:
             found = compact.publish(planned, proved)
             cluster = load_clusters().clusters[params["cluster"]]
-            outlet_events[LOGS].add(
-                Asset(name=f"{cluster.name}-compacted", uri=cluster.compacted_asset_uri), extra=found
-            )
+            outlet_events[LOGS].add(cluster.asset("compacted"), extra=found)
             return found
 
         pinned = pin()

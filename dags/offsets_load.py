@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, task
+from airflow.sdk import DAG, AssetAlias, task
 
 from dags.common import load
 from dags.common.clusters import ClusterFile, load_clusters, timetable
@@ -41,9 +41,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         doc_md=DOC,
         schedule=timetable(cluster.schedule) if cluster else None,
         start_date=cluster.start_date if cluster else None,
-        catchup=False,
         max_active_runs=1,
-        tags=["regroup", "offsets", *([name] if name else [])],
         params=snapshot_params([name] if name else list(file.clusters)),
         **file.dag_arguments(name),
     ) as dag:
@@ -59,7 +57,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def summary(pinned: Any, replayed: Any, *, outlet_events: Any, params: Any) -> Any:
             found = load.summary(pinned, replayed)
             cluster = load_clusters().clusters[params["cluster"]]
-            outlet_events[RUNS].add(Asset(name=f"{cluster.name}-offsets", uri=cluster.asset_uri), extra=found)
+            outlet_events[RUNS].add(cluster.asset("offsets"), extra=found)
             return found
 
         pinned = pin()

@@ -44,9 +44,7 @@ def build(file: ClusterFile) -> DAG:
         description="Delete old runs and pins, with approval",
         doc_md=DOC,
         schedule=None,
-        catchup=False,
         max_active_runs=runs_at_once(list(file.clusters)),
-        tags=["regroup", "offsets"],
         params=params(list(file.clusters)),
         **file.dag_arguments(approval_hours=maintain.APPROVAL_HOURS),
     ) as dag:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, task, task_group
+from airflow.sdk import DAG, AssetAlias, Param, task, task_group
 
 from dags.common import reconcile
 from dags.common.clusters import ClusterFile, load_clusters
@@ -65,10 +65,8 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         dag_id=f"offsets_reconcile_{name}" if name else "offsets_reconcile",
         description="Evaluate rules and expectations on a published run, report, and let it through or not",
         doc_md=DOC,
-        schedule=[Asset(name=f"{cluster.name}-offsets", uri=cluster.asset_uri)] if cluster else None,
-        catchup=False,
+        schedule=[cluster.asset("offsets")] if cluster else None,
         max_active_runs=1,
-        tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
         **file.dag_arguments(name),
     ) as dag:
@@ -105,8 +103,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
             passed = reconcile.gate(params["cluster"], checked, expected)
             cluster = load_clusters().clusters[params["cluster"]]
-            asset = Asset(name=f"{cluster.name}-audited", uri=cluster.audited_asset_uri)
-            outlet_events[AUDITED].add(asset, extra=passed)
+            outlet_events[AUDITED].add(cluster.asset("audited"), extra=passed)
             return passed
 
         @task_group(prefix_group_id=False)

@@ -101,9 +101,7 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
         description="Put committed offsets back, with approval and proof",
         doc_md=DOC,
         schedule=None,
-        catchup=False,
         max_active_runs=runs_at_once(names),
-        tags=["regroup", "offsets"],
         params=params(names),
         **file.dag_arguments(limited=False),
     ) as dag:

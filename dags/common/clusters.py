@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import yaml
-from airflow.sdk import BaseNotifier, Context, CronTriggerTimetable
+from airflow.sdk import Asset, BaseNotifier, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 from pydantic import ValidationError
 
@@ -54,20 +54,10 @@ class Cluster(Entry):
         place = storage.join(self.state or self.output, self.name, *names)
         return str(storage.local_path(place)) if storage.is_local(place) else place
 
-    @property
-    def asset_uri(self) -> str:
-        """The asset whose event says that a new run of this cluster was published."""
-        return f"regroup://{self.name}/offsets"
-
-    @property
-    def audited_asset_uri(self) -> str:
-        """The asset whose event says that the gate has let a run of this cluster through."""
-        return f"regroup://{self.name}/audited"
-
-    @property
-    def compacted_asset_uri(self) -> str:
-        """The asset whose event says that a compacted log of this cluster was published."""
-        return f"regroup://{self.name}/compacted"
+    def asset(self, what: Literal["offsets", "audited", "compacted"]) -> Asset:
+        """The asset whose event says that a new run was published, that the gate has let one through, or that a
+        compacted log was published."""
+        return Asset(name=f"{self.name}-{what}", uri=f"regroup://{self.name}/{what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +77,7 @@ class ClusterFile:
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def dag_arguments(
-        self, name: str | None = None, *, approval_hours: int = 0, limited: bool = True
+        self, name: str | None = None, *, tag: str = "offsets", approval_hours: int = 0, limited: bool = True
     ) -> dict[str, Any]:
         """Entry of the cluster file for the DAG of a cluster, or (no ``name``) for one on request of all clusters.
 
@@ -109,6 +99,8 @@ class ClusterFile:
                 "execution_timeout": None if task_minutes is None else timedelta(minutes=task_minutes),
             },
             "dagrun_timeout": None if run_minutes is None else timedelta(minutes=run_minutes, hours=approval_hours),
+            "catchup": False,
+            "tags": ["regroup", tag, *([] if name is None else [name])],
             "on_failure_callback": ClusterNotifier("failure", name),
             "on_success_callback": ClusterNotifier("success", name),
         }

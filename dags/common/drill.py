@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_RULES = {"profile": None, "kafka_version": None, "coordinator": None}
-
 Predicted = Mapping[str, Any]
 
 
@@ -73,7 +71,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         *("--cluster", cluster.name),
         *offsets_partitions(cluster),
         *("--rto-ms", str(1000 * (params["rto_seconds"] or settings.rto_seconds))),
-        *replay_rules(cluster, _RULES),
+        *replay_rules(cluster),
     ]
     if params["rpo_seconds"] is not None:
         arguments += ["--rpo-ms", str(1000 * params["rpo_seconds"])]

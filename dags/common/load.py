@@ -101,9 +101,9 @@ def offsets_partitions(cluster: Cluster) -> list[str]:
     return [] if count is None else ["--offsets-topic-num-partitions", str(count)]
 
 
-def replay_rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
-    """Arguments that choose the coordinator's rules: those of the form over those of the cluster."""
-    profile, release, coordinator = (params[name] for name in ("profile", "kafka_version", "coordinator"))
+def replay_rules(cluster: Cluster, params: Mapping[str, Any] = {}) -> list[str]:
+    """Arguments that choose the coordinator's rules: those of the form, if it has any, over those of the cluster."""
+    profile, release, coordinator = (params.get(name) for name in ("profile", "kafka_version", "coordinator"))
     if profile and (release or coordinator):
         raise AirflowFailException("give either profile, or kafka_version with coordinator: a profile names both")
     if not profile and not release:

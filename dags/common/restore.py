@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 WAIT_SECONDS, LOOK_SECONDS = 600.0, 5.0
 """Wait of the teardown for an apply that still writes, and how often it looks."""
 
-_RULES = {"profile": None, "kafka_version": None, "coordinator": None}
-
 Planned = Mapping[str, Any]
 
 
@@ -106,7 +104,7 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
     yield from offsets_partitions(cluster)
     if not (len(sources) == 1 and is_run(sources[0])):
         # A run has its rules.
-        yield from replay_rules(cluster, _RULES)
+        yield from replay_rules(cluster)
 
 
 def _page(path: str) -> str:
@@ -193,7 +191,7 @@ def verify(planned: Planned, params: Mapping[str, Any]) -> str:
 
 def _verify(directory: str, params: Mapping[str, Any]) -> None:
     cluster, settings = _cluster(params)
-    rules = replay_rules(cluster, _RULES)
+    rules = replay_rules(cluster)
     regroup(
         *("restore", "verify", directory, *(rules if rules[0] == "--kafka-version" else ())),
         connection=settings.connection,

@@ -50,7 +50,7 @@ def test_the_bundled_file_names_the_bundled_snapshot() -> None:
     assert demo.output == str(ROOT / "demo-output/runs")
     assert demo.kafka_version == "4.3.1"
     assert demo.schedule is None
-    assert demo.asset_uri == "regroup://demo/offsets"
+    assert demo.asset("offsets").uri == "regroup://demo/offsets"
 
 
 def test_every_key_arrives(tmp_path: Path) -> None:
