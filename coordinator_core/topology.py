@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import fields_of, parse_json, to_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.untrusted import INT32_END
 
@@ -169,10 +169,7 @@ class Topology:
         """``topology.json``."""
         return {
             "topology_version": TOPOLOGY_VERSION,
-            "cluster_id": self.cluster_id,
-            "captured_at_ms": self.captured_at_ms,
-            "controller_id": self.controller_id,
-            "active_controller_id": self.active_controller_id,
+            **fields_of(self, "cluster_id", "captured_at_ms", "controller_id", "active_controller_id"),
             "voters": list(self.voters),
             "brokers": [_broker_document(self.brokers[one]) for one in sorted(self.brokers)],
             "topics": {
@@ -305,9 +302,7 @@ def _mentioned(partitions: Sequence[PartitionInfo]) -> list[dict[str, int]]:
 
 def _broker_document(broker: BrokerInfo) -> dict[str, Any]:
     return {
-        "broker_id": broker.broker_id,
-        "rack": broker.rack,
-        "alive": broker.alive,
+        **fields_of(broker, "broker_id", "rack", "alive"),
         "listeners": [
             {"host": host, "port": port, "security_protocol": name} for name, (host, port) in broker.listeners.items()
         ],
@@ -316,12 +311,5 @@ def _broker_document(broker: BrokerInfo) -> dict[str, Any]:
 
 
 def _partition_document(info: PartitionInfo) -> dict[str, Any]:
-    return {
-        "partition": info.partition,
-        "leader": None if info.leader == NO_LEADER else info.leader,
-        "leader_epoch": info.leader_epoch,
-        "replicas": list(info.replicas),
-        "isr": list(info.isr),
-        "offline_replicas": list(info.offline_replicas),
-        "elr": list(info.elr),
-    }
+    found: dict[str, Any] = to_json(info)
+    return found | {"leader": None if info.leader == NO_LEADER else info.leader}

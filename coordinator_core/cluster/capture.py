@@ -19,6 +19,7 @@ from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDi
 from coordinator_core.cluster.topics import topics_document
 from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import fields_of
 from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.releases import Profile
@@ -244,16 +245,11 @@ def _topic_document(topic: TopicCapture) -> dict[str, Any]:
 def _partition_document(state: Fetching) -> dict[str, Any]:
     files = state.files
     return {
-        "partition": state.partition,
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
+        **fields_of(state, "partition", "leader", "leader_epoch"),
         "log_start_offset": state.start_offset,
         "log_end_offset": state.end_offset,
-        "batches": files.batches,
-        "records": files.records,
-        "bytes": files.bytes,
-        "kept_bytes": state.kept_bytes,
-        "fetched_bytes": state.fetched_bytes,
+        **fields_of(files, "batches", "records", "bytes"),
+        **fields_of(state, "kept_bytes", "fetched_bytes"),
         "removed_offsets": _removed_offsets(state),
         "vanished": [asdict(each) for each in state.vanished],
         "notes": state.notes,

@@ -14,6 +14,7 @@ from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.jsontext import fields_of
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 
@@ -54,10 +55,7 @@ class Pin:
             "checkpointed_log_start_offset": log.log_start_offset,
             "log_start_offset": start,
             "log_end_offset": end if is_complete else None,
-            "clean_shutdown": log.clean_shutdown,
-            "broker_id": log.broker_id,
-            "recovery_point": log.recovery_point,
-            "cleaned_offset": log.cleaned_offset,
+            **fields_of(log, "clean_shutdown", "broker_id", "recovery_point", "cleaned_offset"),
             "segments": [
                 {
                     "path": segment.path,

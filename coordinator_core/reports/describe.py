@@ -256,12 +256,8 @@ def _group(
     if isinstance(group, ShareGroup):
         described["share_partitions"] = sorted(
             (
-                {
-                    "topic": topic.topic,
-                    "topic_id": topic.topic_id,
-                    "status": topic.status,
-                    "partitions": None if topic.partitions is None else sorted(topic.partitions),
-                }
+                fields_of(topic, "topic", "topic_id", "status")
+                | {"partitions": None if topic.partitions is None else sorted(topic.partitions)}
                 for topic in group.topics
             ),
             key=lambda topic: (topic["status"], topic["topic"]),

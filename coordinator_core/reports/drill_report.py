@@ -12,7 +12,7 @@ from coordinator_core.drill.compare import ComparedClaim, Comparison, Match, Ver
 from coordinator_core.drill.journal import Event, of_kind
 from coordinator_core.drill.model import Band, Prediction
 from coordinator_core.drill.observed import Observed, Service
-from coordinator_core.jsontext import to_json
+from coordinator_core.jsontext import fields_of, to_json
 from coordinator_core.reports.drill_page import drill_page
 from coordinator_core.untrusted import visible
 
@@ -45,11 +45,7 @@ def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed
         "drill_id": begin["drill_id"],
         "times": {
             "predicted_at_ms": prediction.predicted_at_ms,
-            "begins_ms": seen.begins_ms,
-            "fault_at_ms": seen.fault_at_ms,
-            "rollback_at_ms": seen.rollback_at_ms,
-            "restored_at_ms": seen.restored_at_ms,
-            "ends_ms": seen.ends_ms,
+            **fields_of(seen, "begins_ms", "fault_at_ms", "rollback_at_ms", "restored_at_ms", "ends_ms"),
         },
         "hypothesis": {
             "text": hypothesis[0]["text"] if hypothesis else None,
@@ -135,9 +131,7 @@ def _partitions(prediction: Prediction, seen: Observed) -> list[Document]:
     }
     return [
         {
-            "offsets_partition": one.offsets_partition,
-            "leader_before": one.leader_before,
-            "leader_after": one.leader_after,
+            **fields_of(one, "offsets_partition", "leader_before", "leader_after"),
             "load_ms": list(one.load_ms),
             "outage_ms": to_json(one.outage_ms),
             "predicted_available_ms": None

@@ -248,10 +248,7 @@ def _explanation(one: Explanation) -> dict[str, Any]:
     return {
         "code": one.code,
         "severity": one.severity.label,
-        "verdict": one.verdict,
-        "at_ms": one.at_ms,
-        "group_id": one.group_id,
-        "offsets_partition": one.offsets_partition,
+        **fields_of(one, "verdict", "at_ms", "group_id", "offsets_partition"),
         "events": [{**place_of(event.place), "text": event.text} for event in one.events],
         "evidence": [{**place_of(event.place), "text": event.text} for event in one.evidence],
         "not_this": list(one.not_this),

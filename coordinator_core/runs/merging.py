@@ -14,6 +14,7 @@ from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.groups.hashing import placement_divisor
 from coordinator_core.groups.model import ConsumerGroup
+from coordinator_core.jsontext import fields_of
 from coordinator_core.merge.cache import merge_with_cache
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition, RowBlocks
@@ -123,9 +124,7 @@ def _segment_row(result: SegmentResult) -> Row:
     return row | {
         "record_offset": fold.first_offset,
         "next_offset": fold.next_offset,
-        "batches": counts.batches,
-        "records": counts.records,
-        "control_records": counts.control_records,
+        **fields_of(counts, "batches", "records", "control_records"),
         "first_timestamp_ms": _timestamp(counts.min_timestamp_ms),
         "last_timestamp_ms": _timestamp(counts.max_timestamp_ms),
         "codecs": sorted(counts.codecs),
