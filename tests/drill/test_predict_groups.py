@@ -215,7 +215,13 @@ TOPOLOGY = {
 def share(epoch: int, *member_ids: str, status: str = "initialized") -> ShareGroup:
     members = {
         one: ShareMember(
-            one, None, "c", "/h", ("t",), member_epoch=epoch, previous_member_epoch=epoch - 1, assigned=SHARE_PARTITIONS
+            one,
+            client_id="c",
+            client_host="/h",
+            subscribed_topics=("t",),
+            member_epoch=epoch,
+            previous_member_epoch=epoch - 1,
+            assigned=SHARE_PARTITIONS,
         )
         for one in member_ids
     }
