@@ -15,7 +15,7 @@ from dags.common import drill
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import DrillSettings
 from dags.common.clusters import load_clusters
-from dags.common.form import optional
+from dags.common.form import flag, optional
 
 DOC = """
 ### A failover drill: predicted, approved, done, compared
@@ -54,9 +54,7 @@ def params(names: list[str]) -> dict[str, Param]:
         "rpo_seconds": optional(
             "integer", "RPO", "Commits of at most so many seconds may be lost. Default: none.", minimum=0
         ),
-        "execute": Param(
-            False, type="boolean", title="Execute", description="Do it, once approved; else predict only."
-        ),
+        "execute": flag("Execute", "Do it, once approved; else predict only."),
     }
 
 

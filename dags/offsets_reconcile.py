@@ -13,7 +13,7 @@ from airflow.sdk import DAG, AssetAlias, Param, task, task_group
 from dags.common import reconcile
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.expect import ExpectationsOperator
-from dags.common.form import cluster_param, optional
+from dags.common.form import cluster_param, flag, optional
 from dags.common.report import ReportOperator
 from dags.common.spark import SparkAppOperator
 
@@ -46,11 +46,9 @@ def params(names: list[str]) -> dict[str, Param]:
         "run": optional(
             "string", "Run", "Path or URI of a published run. Default: the run just published, or the newest."
         ),
-        "history": Param(
-            False,
-            type="boolean",
-            title="History",
-            description="Write the table history of the run's log beside the run: each value of each committed offset.",
+        "history": flag(
+            "History",
+            "Write the table history of the run's log beside the run: each value of each committed offset.",
         ),
         "history_groups": optional(
             "string", "Groups of the history", "Group ids, one a line. Default: all groups.", format="multiline"

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Param, task
 from dags.common import restore
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
-from dags.common.form import cluster_param, optional
+from dags.common.form import choice, cluster_param, flag, optional
 
 DOC = """
 ### Put committed offsets back
@@ -36,9 +36,6 @@ def params(names: list[str]) -> dict[str, Param]:
     def lines(title: str, description: str) -> Param:
         return optional("string", title, description, format="multiline")
 
-    def flag(title: str, description: str) -> Param:
-        return Param(False, type="boolean", title=title, description=description)
-
     return {
         "cluster": cluster_param(names),
         "source": lines(
@@ -61,28 +58,20 @@ def params(names: list[str]) -> dict[str, Param]:
             "to-earliest, to-latest, to-current, to-offset=N, shift-by=N, to-datetime=TIME, by-duration=PnDTnHnMnS.",
             pattern=r"^(to-(earliest|latest|current)|(to-offset|shift-by|to-datetime|by-duration)=[^ \x00]+)$",
         ),
-        "out_of_range": Param(
-            "fail",
-            type="string",
-            enum=["fail", "trim"],
-            title="Out of range",
-            description="An offset that the topic's log does not have: blocked, or trimmed to its start or end.",
+        "out_of_range": choice(
+            "Out of range",
+            "An offset that the topic's log does not have: blocked, or trimmed to its start or end.",
+            ["fail", "trim"],
         ),
-        "metadata": Param(
-            "keep",
-            type="string",
-            enum=["keep", "drop"],
-            title="Metadata",
-            description="Metadata longer than the brokers take: blocked, or written without.",
+        "metadata": choice(
+            "Metadata", "Metadata longer than the brokers take: blocked, or written without.", ["keep", "drop"]
         ),
         "other_topics": flag("Made again", "The offsets are meant for topics of the same names, made again."),
         "delete_others": flag("Delete others", "Delete offsets that the source lacks."),
-        "new_groups": Param(
-            "classic",
-            type="string",
-            enum=["classic", "share"],
-            title="New groups",
-            description="Type of an absent group: one that stores offsets until members join, or a share group.",
+        "new_groups": choice(
+            "New groups",
+            "Type of an absent group: one that stores offsets until members join, or a share group.",
+            ["classic", "share"],
         ),
         "wait_empty_seconds": Param(
             0,

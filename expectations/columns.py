@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +33,4 @@ def columns_of(frame: pd.DataFrame, names: Sequence[str]) -> pa.Table:
     for name in names:
         if name not in frame.columns:
             raise LookupError(f'Error: The column "{name}" in BatchData does not exist.')
-    return pa.table([_arrow(frame[name]) for name in names], names=list(names))
-
-
-def _arrow(column: pd.Series) -> Any:
-    return pa.array(column.array)
+    return pa.table([pa.array(frame[name].array) for name in names], names=list(names))

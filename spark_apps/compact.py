@@ -103,13 +103,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
         from spark_apps.session import Session
 
-        session = Session(PROGRAM, arguments.master)
-        try:
+        with Session(PROGRAM, arguments.master) as session:
             options = planned.options if planned else _options(arguments, chosen, snapshot)
             pinned = pinned_segments(planned.pin) if planned else {}
             reports = compact_all(session.context, logs, target, options, pinned)
-        finally:
-            session.stop()
         # Last: without its report it is no compacted log.
         with storage.directory_of(target) as staging:
             document = finish_compaction(

@@ -66,14 +66,11 @@ def execute(arguments: argparse.Namespace) -> None:
         from spark_apps.forecast_tasks import ForecastTask
         from spark_apps.session import Session
 
-        session = Session(PROGRAM, arguments.master)
-        try:
+        with Session(PROGRAM, arguments.master) as session:
             chosen = profile or infer_profile(snapshot.partitions)
             retention_ms = arguments.offsets_retention_ms or chosen.expiry.default_offsets_retention_ms
             rules = ForecastTask(chosen, output, now_ms, retention_ms)
             answers = folded_and_merged(session.context, source, rules, on_damage)
-        finally:
-            session.stop()
         document = writer.commit(
             snapshot,
             [part for answer in answers for _, part in sorted(answer.facts.items())],

@@ -91,8 +91,7 @@ def execute(arguments: argparse.Namespace) -> None:
         from spark_apps.history_tasks import HistoryTask
         from spark_apps.session import Session
 
-        session = Session(PROGRAM, arguments.master)
-        try:
+        with Session(PROGRAM, arguments.master) as session:
             chosen = profile or infer_profile(snapshot.partitions)
             asked = Asked(
                 chosen,
@@ -104,8 +103,6 @@ def execute(arguments: argparse.Namespace) -> None:
                 captured_retention_ms=configured_retention_ms(topics),
             )
             parts, found = write_in_tasks(session.context, pin, HistoryTask(asked, output))
-        finally:
-            session.stop()
         damage += found
         document = writer.commit(
             parts,

@@ -45,14 +45,13 @@ def execute(arguments: argparse.Namespace) -> None:
     from spark_apps.session import Session
 
     run = open_run(arguments.run)
-    session = Session(PROGRAM, arguments.master)
-    try:
-        session.context.environment[PLAIN] = for_pandas()
-        in_parts = partial(answers, session.context)
-        result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
-    finally:
-        del session.context.environment[PLAIN]
-        session.stop()
+    with Session(PROGRAM, arguments.master) as session:
+        try:
+            session.context.environment[PLAIN] = for_pandas()
+            in_parts = partial(answers, session.context)
+            result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
+        finally:
+            del session.context.environment[PLAIN]
     tell({**result.as_dict(), "data_docs": arguments.data_docs}, arguments.result)
     session.close()
 

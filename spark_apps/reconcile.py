@@ -60,11 +60,8 @@ def execute(arguments: argparse.Namespace) -> None:
     from spark_apps.rules import reconcile
     from spark_apps.session import Session
 
-    session = Session(PROGRAM, arguments.master)
-    try:
+    with Session(PROGRAM, arguments.master) as session:
         facts, found, figures = reconcile(session.context, inputs)
-    finally:
-        session.stop()
     directory = publish_findings(facts, found)
     publish_figures(figures, directory)
     tell({"findings": directory, **summary_of(facts, found)}, arguments.result)

@@ -69,12 +69,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from spark_apps.session import Session
 
-    session = Session(PROGRAM, arguments.master)
+    with Session(PROGRAM, arguments.master) as session:
+        from coordinator_core.runs.manifest import summary
+        from spark_apps.engine import replay
 
-    from coordinator_core.runs.manifest import summary
-    from spark_apps.engine import replay
-
-    try:
         manifest = replay(
             session,
             source,
@@ -84,8 +82,6 @@ def execute(arguments: argparse.Namespace) -> None:
             on_damage=OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage),
             offsets_topic_num_partitions=arguments.offsets_topic_num_partitions,
         )
-    finally:
-        session.stop()
     latest = not arguments.no_latest and promote(place, manifest)
     told = summary(manifest, path=place.path, latest=latest)
     tell(told)

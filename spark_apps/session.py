@@ -10,7 +10,7 @@ import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from coordinator_core.process.plain import is_plain
 from spark_apps.classdata import ClassData
@@ -100,7 +100,10 @@ class Session:
         context.setLogLevel("ERROR")
         return context
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
         if self._context is not None:
             # Python's side of it waits a second for nothing.

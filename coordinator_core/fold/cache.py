@@ -114,7 +114,8 @@ class FoldCache:
         self._usable: bool | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _cache, (self.directory, *self._arguments)
+        max_bytes, min_segment_bytes = self._arguments
+        return partial(FoldCache, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes), (self.directory,)
 
     def admits(self, segment: SegmentFile) -> bool:
         """Whether the segment is large enough for its fold to be kept."""
@@ -282,10 +283,6 @@ class FoldCache:
 
     def _path(self, key: str) -> Path:
         return Path(self.directory, key if key.endswith(_SEEN_SUFFIX) else key + _SUFFIX)
-
-
-def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> FoldCache:
-    return FoldCache(directory, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes)
 
 
 def _mapped(path: Path) -> pa.Buffer | None:

@@ -16,7 +16,8 @@ key type for the same offset key: compaction drops that record by its record off
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -191,3 +192,13 @@ class ExpiryPlan:
         for tombstone in self.tombstones:
             digest.update(tombstone.digested_key())
         return digest.hexdigest()
+
+
+def kept_by_reason(plans: Iterable[ExpiryPlan], group_ids: Collection[str] | None = None) -> dict[str, int]:
+    """Counts of what the plans keep, by reason in order; of these groups only where ``group_ids`` is set."""
+    found: Counter[str] = Counter()
+    for plan in plans:
+        for group_id, counts in plan.kept.items():
+            if group_ids is None or group_id in group_ids:
+                found.update({str(reason): count for reason, count in counts.items()})
+    return dict(sorted(found.items()))

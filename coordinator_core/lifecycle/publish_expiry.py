@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from coordinator_core import __version__, files, storage
 from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import fields_of
-from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.lifecycle.plan import ExpiryPlan, kept_by_reason
 from coordinator_core.runs.place import beside
 from coordinator_core.runs.read import Run
 
@@ -69,10 +68,6 @@ def publish_expiry(
     run: Run, plans: Sequence[ExpiryPlan], *, now_ms: int, offsets_retention_ms: int, rebalancing: Collection[str]
 ) -> str:
     """Write the plans beside ``run``, unless they are there; returns their directory."""
-    kept: Counter[str] = Counter()
-    for plan in plans:
-        for counts in plan.kept.values():
-            kept.update({str(reason): count for reason, count in counts.items()})
     summary: dict[str, Any] = {
         "run": {name: run.manifest[name] for name in ("cluster", "window", "run_id", "profile", "state_hash")},
         "now_ms": now_ms,
@@ -80,7 +75,7 @@ def publish_expiry(
         "rebalancing": sorted(rebalancing),
         "due": sum(len(plan.tombstones) for plan in plans),
         "forecast": sum(len(plan.forecast) for plan in plans),
-        "kept": dict(sorted(kept.items())),
+        "kept": kept_by_reason(plans),
         "failures": {str(plan.offsets_partition): plan.failure for plan in plans if plan.failure is not None},
         "regroup_version": __version__,
     }

@@ -201,10 +201,7 @@ def read_partition(
             yield segment, batch
         expected = max(expected, walk.expected)
         if walk.stopped:
-            found.extend(
-                Damage(later.path, 0, later.base_offset, "not_read", f"segment of {later.size} bytes dropped")
-                for later in log.segments[index + 1 :]
-            )
+            found.extend(map(_dropped, log.segments[index + 1 :]))
             break
     wrong = ends_before_start(log, expected)
     if wrong is not None:
@@ -298,6 +295,10 @@ def loadable(log: PartitionLog, *, damage: list[Damage] | None = None) -> Partit
     return replace(log, segments=(*kept[:-1], replace(kept[-1], size=stop.byte_position)))
 
 
+def _dropped(segment: SegmentFile) -> Damage:
+    return Damage(segment.path, 0, segment.base_offset, "not_read", f"segment of {segment.size} bytes dropped")
+
+
 def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> PartitionLog:
     """The partition as a starting broker leaves it: segments cut (by ``size``) behind their last valid
     batch, and without those it deletes.  For readers that take segments apart, one task each."""
@@ -309,10 +310,7 @@ def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> Partiti
             pass
         kept.append(replace(segment, size=walk.position))
         if walk.stopped:
-            found.extend(
-                Damage(later.path, 0, later.base_offset, "not_read", f"segment of {later.size} bytes dropped")
-                for later in log.segments[index + 1 :]
-            )
+            found.extend(map(_dropped, log.segments[index + 1 :]))
             break
     return replace(log, segments=tuple(kept))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from coordinator_core.durations import utc_text
 from coordinator_core.jsontext import fields_of
-from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
+from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, kept_by_reason
 from coordinator_core.reports.text_table import text_table
 
 Json = dict[str, Any]
@@ -41,11 +40,6 @@ def expiry_document(
 
     ``tombstones`` by offsets partition, then in the order of writing; ``forecast`` by time.
     """
-    kept: Counter[str] = Counter()
-    for plan in plans:
-        for group_id, counts in plan.kept.items():
-            if group_ids is None or group_id in group_ids:
-                kept.update({str(reason): count for reason, count in counts.items()})
     forecast = [tombstone_row(item) for plan in plans for item in _chosen(plan.forecast, group_ids)]
     return {
         "profile": profile,
@@ -54,7 +48,7 @@ def expiry_document(
         "partial": partial,
         "tombstones": [tombstone_row(item) for plan in plans for item in _chosen(plan.tombstones, group_ids)],
         "forecast": sorted(forecast, key=lambda row: row["expires_at_ms"]),
-        "kept": dict(sorted(kept.items())),
+        "kept": kept_by_reason(plans, group_ids),
         "failures": [
             {"offsets_partition": plan.offsets_partition, "detail": plan.failure}
             for plan in plans

@@ -40,7 +40,9 @@ def stats_document(
             {"offsets_partition": item.offsets_partition, "key_type": key_type, "name": _type_name(key_type)}
             | _total(total)
             for item in partitions
-            for key_type, total in sorted(item.totals.types.items(), key=lambda pair: _rank(pair[0]))
+            for key_type, total in sorted(
+                item.totals.types.items(), key=lambda pair: -1 if pair[0] is None else pair[0]
+            )
         ],
     }
 
@@ -85,10 +87,6 @@ def _heaviest(rows: Iterable[Json]) -> list[Json]:
     )
 
 
-def _rank(key_type: int | None) -> int:
-    return -1 if key_type is None else key_type
-
-
 def _type_name(key_type: int | None) -> str | None:
     known = None if key_type is None else RECORD_TYPES.get(key_type)
     return None if known is None else known.name
@@ -131,14 +129,13 @@ def _partition_row(row: Json) -> list[object]:
     cleaner = row["cleaner"]
     return [
         *(row[name] for name in ("offsets_partition", "size_bytes", "records")),
-        *(f"{part['size_bytes']} ({_share(part, row)})" for part in (row["compacted"], cleaner["cleaned"])),
+        *(
+            f"{part['size_bytes']} ({_percent(part['size_bytes'], row['size_bytes'])})"
+            for part in (row["compacted"], cleaner["cleaned"])
+        ),
         f"{cleaner['dirty_ratio']:.3f}",
         *(row[name] for name in ("last_stable_offset", "log_end_offset")),
     ]
-
-
-def _share(part: Json, whole: Json) -> str:
-    return _percent(part["size_bytes"], whole["size_bytes"])
 
 
 def _percent(part: int, whole: int) -> str:

@@ -16,9 +16,19 @@ def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     return Param(None, type=["null", kind], title=title, description=description, **more)
 
 
+def flag(title: str, description: str) -> Param:
+    """A field for yes or no, which is no unless it is chosen."""
+    return Param(False, type="boolean", title=title, description=description)
+
+
+def choice(title: str, description: str, names: list[str]) -> Param:
+    """A field for one of ``names``, the first unless another is chosen."""
+    return Param(names[0], type="string", enum=names, title=title, description=description)
+
+
 def cluster_param(names: list[str]) -> Param:
     """Parameter that names the cluster."""
-    return Param(names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file.")
+    return choice("Cluster", "An entry of the cluster file.", names)
 
 
 def snapshot_params(names: list[str]) -> dict[str, Param]:
@@ -52,10 +62,5 @@ def snapshot_params(names: list[str]) -> dict[str, Param]:
         "coordinator": optional(
             "string", "Coordinator", "Where the release has both: classic or new.", enum=[None, *COORDINATORS]
         ),
-        "partial": Param(
-            False,
-            type="boolean",
-            title="Partial",
-            description="Go on past damage, and say in the run that it is partial.",
-        ),
+        "partial": flag("Partial", "Go on past damage, and say in the run that it is partial."),
     }

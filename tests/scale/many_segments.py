@@ -161,9 +161,8 @@ def measure(segments: int, directory: Path) -> Measured:
     with steps.step("plan"):
         pin = read_pin(path)
         sizes = task_bytes(works(pin))
-    session = Session("regroup-many-segments", MASTER)
-    watch.start()
-    try:
+    with Session("regroup-many-segments", MASTER) as session:
+        watch.start()
         began = time.perf_counter()
         place = RunPlace(str(directory / "spark"), "c", "w", "r")
         profile = profile_for_release("4.3.1")
@@ -174,8 +173,6 @@ def measure(segments: int, directory: Path) -> Measured:
         python_peak = _peak_bytes(os.getpid())
         jvm = session.context._gateway.proc.pid
         jvm_peak = _peak_bytes(jvm)
-    finally:
-        session.stop()
     seen = watch.stop()
     replayed = steps.seconds.pop("replay")
     within = sum(steps.seconds[name] for name in ("fold", "merge", "publish"))

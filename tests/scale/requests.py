@@ -101,12 +101,10 @@ def main() -> None:
             ("20 segments, 4 giant partitions", first, {"bytes_per_task": 1, "bytes_per_merge": 1 << 13}),
             ("2 segments of 64 MiB", place / "alive", {"bytes_per_task": 1, "bytes_per_merge": MAX_MERGE_BYTES}),
         ]
-        try:
+        with session:
             for number, (name, log, options) in enumerate(cases):
                 pinned, replayed = measure(store, session, log, f"case-{number}", **options)
                 print(json.dumps({"log": name, "pin": pinned, "replay": replayed}), flush=True)
-        finally:
-            session.stop()
 
 
 if __name__ == "__main__":

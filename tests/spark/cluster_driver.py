@@ -33,14 +33,11 @@ def main(master: str, log: str, output: str) -> None:
 
     # This module is not in the archive, so it has to travel with the task.
     cloudpickle.register_pickle_by_value(sys.modules[where.__module__])  # type: ignore[no-untyped-call]
-    session = Session("regroup-cluster-tests", master)
-    try:
+    with Session("regroup-cluster-tests", master) as session:
         print(json.dumps(in_tasks(session.context, where, range(8))), flush=True)
         place = RunPlace(output, "c", "w", "r")
         manifest = replay(session, discover([log]), place, profile=None, now_ms=0, bytes_per_task=ONE_SEGMENT)
         print(json.dumps(manifest["state_hash"]), flush=True)
-    finally:
-        session.stop()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ def session() -> Iterator[Session]:
         patch.setenv(PLAIN, "class-archive")
         session = Session("regroup-tests", "local[2]")
         assert session.context.defaultParallelism == 2
-    yield session
-    session.stop()
+    with session:
+        yield session
 
 
 @pytest.fixture
@@ -29,7 +29,10 @@ def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
         context = session.context
 
         def __init__(self, *_: object) -> None: ...
-        def stop(self) -> None: ...
+        def __enter__(self) -> Shared:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
         def close(self) -> None: ...
 
     monkeypatch.setattr("spark_apps.session.Session", Shared)
