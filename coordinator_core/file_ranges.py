@@ -20,8 +20,7 @@ class FileRange:
     size: int
 
     def read(self) -> pa.Buffer:
-        system, inner = storage.filesystem(self.path)
-        with system.open_input_file(inner) as file:
+        with storage.input_file(self.path) as file:
             file.seek(self.position)
             return file.read_buffer(self.size)
 

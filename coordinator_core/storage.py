@@ -112,6 +112,18 @@ def filesystem(path: str) -> tuple[Any, str]:
     return found, f"{prefix.rstrip('/')}{slash}{below_root(path)}".rstrip("/")
 
 
+def input_file(path: str) -> Any:
+    """The ``pyarrow.NativeFile`` that reads ``path``."""
+    system, inner = filesystem(path)
+    return system.open_input_file(inner)
+
+
+def output_file(path: str) -> Any:
+    """The ``pyarrow.NativeFile`` that writes ``path``."""
+    system, inner = filesystem(path)
+    return system.open_output_stream(inner)
+
+
 def is_object(path: str) -> bool:
     """Whether ``path`` is a URI of an object store."""
     return path.partition("://")[0].lower() in _OBJECT_STORES and not is_local(path)
@@ -241,8 +253,7 @@ def read(path: str, size: int | None = None) -> memoryview:
                 wanted = file.version.size if size is None else min(size, file.version.size)
                 out = memory(wanted)
                 return out[: file.read_into(out, 0)]
-        remote, inner = filesystem(path)
-        with remote.open_input_file(inner) as stream:
+        with input_file(path) as stream:
             # Arrow's buffers are of signed bytes.
             return memoryview(stream.read_buffer(size)).cast("B")
     except (OSError, ValueError) as error:

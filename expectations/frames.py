@@ -255,8 +255,7 @@ def hashes(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.uint6
 @contextmanager
 def _opened(path: str, name: str) -> Iterator[pq.ParquetFile]:
     try:
-        system, inner = storage.filesystem(path)
-        with system.open_input_file(inner) as source:
+        with storage.input_file(path) as source:
             yield pq.ParquetFile(source, page_checksum_verification=True)
     except (OSError, pa.ArrowInvalid) as error:
         raise UnreadableTableError(f"{name} cannot be read: {error}") from None

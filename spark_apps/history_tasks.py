@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
-from coordinator_core.history.lessons import Lessons
+from coordinator_core.history.lessons import Lessons, read_rows, write_rows
 from coordinator_core.history.parts import THREADS, Asked, first_part, learned_from, second_part, take
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.reports.history_publish import PartFile, write_part
@@ -90,8 +90,7 @@ def take_partitions(work: Work, rules: HistoryTask) -> Answer:
                 answer.damage[number] = damage
     if not answer.failures:
         answer.lessons = message_path(rules.directory, "lessons")
-        system, inner = storage.filesystem(answer.lessons)
-        with system.open_output_stream(inner) as file:
+        with storage.output_file(answer.lessons) as file:
             lessons.write(file)
         answer.special = _write_special(special, message_path(rules.directory, "special"))
     return answer
@@ -124,23 +123,17 @@ def judge_partition(work: Again, rules: HistoryTask) -> Answer:
 
 
 def _write_special(special: dict[int, dict[str, int]], path: str) -> str:
-    rows = [(number, *item) for number, groups in special.items() for item in groups.items()]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in _SPECIAL)
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, _SPECIAL, strict=True)]
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as file, pa.ipc.new_stream(file, _SPECIAL) as stream:
-        stream.write_batch(pa.record_batch(arrays, schema=_SPECIAL))
+    rows = ((number, *item) for number, groups in special.items() for item in groups.items())
+    with storage.output_file(path) as file:
+        write_rows(file, _SPECIAL, rows)
     return path
 
 
 def _read_special(path: str, offsets_partition: int) -> dict[str, int]:
-    with pa.ipc.open_stream(_read(path)) as stream:
-        rows = stream.read_all()
-    columns = (rows.column(name).to_pylist() for name in _SPECIAL.names)
-    return {group: records for number, group, records in zip(*columns, strict=True) if number == offsets_partition}
+    rows = read_rows(_read(path))
+    return {group: records for number, group, records in rows if number == offsets_partition}
 
 
 def _read(path: str) -> pa.Buffer:
-    system, inner = storage.filesystem(path)
-    with system.open_input_file(inner) as file:
+    with storage.input_file(path) as file:
         return file.read_buffer()

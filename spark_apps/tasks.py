@@ -264,8 +264,7 @@ def _merged(
 def _staged(results: Iterable[SegmentResult], rules: MergeTask[F, W]) -> Iterator[StagedFold]:
     """The results, with their folds in one file."""
     path = message_path(rules.directory, "fold")
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as file:
+    with storage.output_file(path) as file:
         for result in results:
             place = None
             if result.fold is not None:

@@ -108,29 +108,30 @@ class Lessons:
     def write(self, file: Any) -> None:
         """Write to an open file; :meth:`read` reads it from where it begins."""
         instants = self.deletions.instants.items()
-        _write(file, _DELETIONS, ((at, one.tombstones, [*one.groups], [*one.topics]) for at, one in instants))
-        _write(file, _TOPICS, ((topic, *time) for topic, times in self.topics.items() for time in times))
-        _write(file, _AGES, iter(self.ages))
+        write_rows(file, _DELETIONS, ((at, one.tombstones, [*one.groups], [*one.topics]) for at, one in instants))
+        write_rows(file, _TOPICS, ((topic, *time) for topic, times in self.topics.items() for time in times))
+        write_rows(file, _AGES, iter(self.ages))
         subscribed = self.subscribed.items()
-        _write(file, _SUBSCRIBED, ((topic, *time) for topic, times in subscribed for time in times.items()))
-        _write(file, _WAITING, ((number, *one) for number, offsets in self.waiting.items() for one in offsets))
+        write_rows(file, _SUBSCRIBED, ((topic, *time) for topic, times in subscribed for time in times.items()))
+        write_rows(file, _WAITING, ((number, *one) for number, offsets in self.waiting.items() for one in offsets))
 
     @classmethod
     def read(cls, file: Any) -> Lessons:
         lessons = cls()
-        for at, tombstones, groups, topics in _read(file):
+        for at, tombstones, groups, topics in read_rows(file):
             lessons.deletions.note(at, tombstones, groups, topics)
-        for topic, since_ms, gone_ms in _read(file):
+        for topic, since_ms, gone_ms in read_rows(file):
             lessons.topics.setdefault(topic, []).append((since_ms, gone_ms))
-        lessons.ages += _read(file)
-        for subscribed in _read(file):
+        lessons.ages += read_rows(file)
+        for subscribed in read_rows(file):
             lessons._learn_subscribed(*subscribed)
-        for offsets_partition, *offset in _read(file):
+        for offsets_partition, *offset in read_rows(file):
             lessons.waiting.setdefault(offsets_partition, []).append((offset[0], offset[1]))
         return lessons
 
 
-def _write(file: Any, schema: pa.Schema, rows: Iterator[tuple[Any, ...]]) -> None:
+def write_rows(file: Any, schema: pa.Schema, rows: Iterator[tuple[Any, ...]]) -> None:
+    """Write rows to an open file, an Arrow stream; :func:`read_rows` reads them from where it begins."""
     with pa.ipc.new_stream(file, schema) as stream:
         while batch := list(islice(rows, _ROWS)):
             columns = zip(*batch, strict=True)
@@ -138,7 +139,7 @@ def _write(file: Any, schema: pa.Schema, rows: Iterator[tuple[Any, ...]]) -> Non
             stream.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def _read(file: Any) -> Iterator[tuple[Any, ...]]:
+def read_rows(file: Any) -> Iterator[tuple[Any, ...]]:
     with pa.ipc.open_stream(file) as stream:
         for batch in stream:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -82,8 +82,7 @@ def write_tombstones(
     swept = sweep_columns(merged, state, profile, now_ms=now_ms, offsets_retention_ms=offsets_retention_ms)
     digest = hashlib.sha256()
     offsets, groups = Removed(), set()
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as file:
+    with storage.output_file(path) as file:
         writer = _Tombstones.behind(log, now_ms, file)
         for places in swept.places():
             due = swept.tombstones(places[swept.is_due(places)])

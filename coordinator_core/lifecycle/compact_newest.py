@@ -53,8 +53,7 @@ def store_newest(newest: NewestRecords, path: str) -> NewestFile:
     rows = newest.rows[order]
     bounds = np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
     table = pa.table([*(rows[name] for name in _ROW.names or ()), keys.take(pa.array(order))], schema=_SCHEMA)
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as sink:
+    with storage.output_file(path) as sink:
         sink.write(newest.unkeyed.tobytes())
         ends = [sink.tell()]
         for bucket in range(BUCKETS):
@@ -122,8 +121,7 @@ def store_survivors(stays: Survivors, bounds: Int64s, path: str) -> SurvivorsFil
     """Write ``stays`` to a file at ``path``. ``bounds``: record offsets, ascending, at which others begin to read."""
     rows = np.empty(len(stays.offsets), _SURVIVOR)
     rows["offset"], rows["is_tombstone"] = stays.offsets, stays.tombstones
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as sink:
+    with storage.output_file(path) as sink:
         sink.write(rows.tobytes())
     return SurvivorsFile(path, (*np.searchsorted(stays.offsets, bounds).tolist(), len(rows)))
 

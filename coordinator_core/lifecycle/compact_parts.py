@@ -381,8 +381,7 @@ def _rewritten(part: Part, sink: Sink, output: OutputFormat) -> WrittenLog:
 def _write(part: Part, output: OutputFormat, directory: str) -> _Written:
     """Write the batches that stay to one file, and the rows about them to another."""
     path, rows_path = message_path(directory, "batches"), message_path(directory, "rows")
-    system, inner = storage.filesystem(path)
-    with system.open_output_stream(inner) as data, system.open_output_stream(storage.filesystem(rows_path)[1]) as rows:
+    with storage.output_file(path) as data, storage.output_file(rows_path) as rows:
         written = _rewritten(part, _FileSink(data, rows), output)
         size = data.tell()
     place = FileRange(path, 0, size)

@@ -85,10 +85,9 @@ def _fold(
     ranges: Sequence[Range], log: PartitionLog, rules: FoldRules, check_crc: bool, directory: str
 ) -> list[StoredFold]:
     path = message_path(directory, "fold")
-    system, inner = storage.filesystem(path)
     start = log.log_start_offset or 0
     stored = []
-    with system.open_output_stream(inner) as file:
+    with storage.output_file(path) as file:
         for segment, end in ranges:
             for fold in fold_segment(segment, rules=rules, start_offset=start, end_offset=end, check_crc=check_crc):
                 position = file.tell()

@@ -126,14 +126,13 @@ def forensics(
     topic_names: Mapping[str, str],
     min_cleanable_dirty_ratio: float = DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
     as_broker: bool = False,
-    workers: int = 1,
 ) -> PartitionForensics:
     """Measure one partition; ``state`` is its replayed state, ``topic_names`` names topic ids.
 
     Raises :class:`DamagedInputError` as ``scan_log`` does, which ``as_broker`` is for.
     """
-    scan = scan_log(log, as_broker=as_broker, workers=workers)
-    plan = CompactionPlan.of(scan, rules, workers=workers)
+    scan = scan_log(log, as_broker=as_broker)
+    plan = CompactionPlan.of(scan, rules)
     end_offset = plan.facts.last_stable_offset
     cleaner = cleanable(
         log,
@@ -151,7 +150,7 @@ def forensics(
         last_stable_offset=end_offset,
         size=Size(scan.bytes, scan.batches, scan.records),
         compacted=_size(plan),
-        cleaned=_size(CompactionPlan.of(scan, until, plan.facts, workers=workers)),
+        cleaned=_size(CompactionPlan.of(scan, until, plan.facts)),
         cleaner=cleaner,
         totals=_totals(key_sizes(scan, kept=plan.stays.offsets, end_offset=end_offset), state, topic_names),
     )

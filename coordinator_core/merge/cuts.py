@@ -43,9 +43,8 @@ def cut_folds(offsets_partition: int, contents: Iterable[pa.Buffer], shards: int
         heads.append(content.slice(0, source.tell()))
         for of_shard, part in zip(parts, shard_folds(SegmentFold.from_ipc(content), shards), strict=True):
             of_shard.append(part.to_ipc())
-    system, inner = storage.filesystem(path)
     ends = []
-    with system.open_output_stream(inner) as file:
+    with storage.output_file(path) as file:
         for buffers in (heads, *parts):
             for buffer in buffers:
                 file.write(buffer)

@@ -72,9 +72,8 @@ class MergedShard:
         asked of them.
         """
         stored = StoredShard(self.offsets_partition, store_rows(self.offsets, path, columns))
-        system, inner = storage.filesystem(stored.rest_path)
         rest = {name: getattr(self, name) for name in _REST} | {"replay": self.replay.ended_state()}
-        with system.open_output_stream(inner) as sink:
+        with storage.output_file(stored.rest_path) as sink:
             write_plain(rest, sink)
         return stored
 
@@ -96,8 +95,7 @@ class StoredShard:
 
     def read(self, profile: Profile) -> MergedShard:
         """The shard; its offsets stay in their file. ``profile`` is that of the merge."""
-        system, inner = storage.filesystem(self.rest_path)
-        with system.open_input_file(inner) as source:
+        with storage.input_file(self.rest_path) as source:
             rest = read_plain(source.read_buffer())
         replay = GroupReplay(profile)
         replay.load_ended(rest.pop("replay"))
@@ -129,10 +127,9 @@ class StoredRows:
 
 def store_rows(rows: OffsetRows, path: str, columns: Sequence[str] | None = None) -> StoredRows:
     """Write ``rows`` to a file at ``path``: in order, or these ``columns`` in any order."""
-    system, inner = storage.filesystem(path)
     schema = OFFSETS if columns is None else with_dictionaries(columns)
     blocks = rows.blocks(_STORED_ROWS) if columns is None else rows.in_any_order(columns)
-    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, schema) as writer:
+    with storage.output_file(path) as sink, pa.ipc.new_stream(sink, schema) as writer:
         for block in blocks:
             writer.write_table(block)
     return StoredRows(path, rows.num_rows)

@@ -50,8 +50,7 @@ def write_part(directory: str, offsets_partition: int, number: int, tables: Iter
     digest = PartDigest()
     name = f"part-{offsets_partition:05d}-{number}-{secrets.token_hex(8)}.parquet"
     # No directory is made: that of staged files is gone when the table is published.
-    system, inner = storage.filesystem(storage.join(staging_path(directory), name))
-    with system.open_output_stream(inner) as file:
+    with storage.output_file(storage.join(staging_path(directory), name)) as file:
         for pieces in parquet_pieces(_digested(first, tables, digest)):
             file.writelines(pieces)
     proof = publish_file(directory, TABLE, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -212,24 +213,15 @@ def _share_state_rows(state: ReplayedPartition) -> list[Row]:
 
 
 STREAMS_TOPOLOGY_KEY_TYPE = 23
-
-_SUBTOPOLOGY_COLUMNS = {
-    "subtopologyId": "subtopology_id",
-    "sourceTopics": "source_topics",
-    "sourceTopicRegex": "source_topic_regex",
-    "stateChangelogTopics": "state_changelog_topics",
-    "repartitionSinkTopics": "repartition_sink_topics",
-    "repartitionSourceTopics": "repartition_source_topics",
-    "copartitionGroups": "copartition_groups",
-    "replicationFactor": "replication_factor",
-    "topicConfigs": "topic_configs",
-}
+_CAPITAL = re.compile("[A-Z]")
 
 
 def _renamed(value: Any) -> Any:
     """``value`` with Kafka's field names in the spelling of columns, at every depth."""
     if isinstance(value, dict):
-        return {_SUBTOPOLOGY_COLUMNS.get(key, key): _renamed(item) for key, item in value.items()}
+        return {
+            _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name): _renamed(item) for name, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_renamed(item) for item in value]
     return value

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from coordinator_core.coordinator.java import modern_records
-from coordinator_core.coordinator.java.modern_records import of_member, target_partitions
+from coordinator_core.coordinator.java.modern_records import of_member
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
     AssignedPartitions,
     ClassicMemberMetadata,
@@ -16,7 +15,6 @@ from coordinator_core.coordinator.record_data import (
     CurrentAssignmentValue,
     RegularExpressionKey,
     RegularExpressionValue,
-    TargetAssignmentValue,
 )
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
 from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
@@ -29,6 +27,7 @@ PARTITION_METADATA, REGEX = ConsumerRecords.partition_metadata, ConsumerRecords.
 epoch = partial(modern_records.epoch, ConsumerRecords)
 target_metadata = partial(modern_records.target_metadata, ConsumerRecords)
 removal = partial(modern_records.removal, ConsumerRecords)
+target = partial(modern_records.target, ConsumerRecords)
 
 _STATE_NUMBERS = {state: number for number, state in MEMBER_STATES.items()} | {MemberState.UNKNOWN: 127}
 
@@ -51,10 +50,6 @@ def member(group_id: str, one: ConsumerMember) -> Record:
         classic_member_metadata=classic,
     )
     return of_member(MEMBER, group_id, one.member_id, value)
-
-
-def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    return of_member(TARGET_MEMBER, group_id, member_id, TargetAssignmentValue(target_partitions(partitions)))
 
 
 def current(group_id: str, one: ConsumerMember) -> Record:

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
     ConsumerGroupKey,
     ConsumerGroupMetadataValue,
     ConsumerMemberKey,
     RecordValue,
     TargetAssignmentMetadataValue,
+    TargetAssignmentValue,
     TargetPartitions,
 )
 from coordinator_core.groups.modern import ModernRecords
@@ -50,6 +52,11 @@ def epoch(types: type[ModernRecords], group_id: str, group_epoch: int, metadata_
 
 def target_metadata(types: type[ModernRecords], group_id: str, assignment_epoch: int, timestamp_ms: int) -> Record:
     return of_group(types.target_metadata, group_id, TargetAssignmentMetadataValue(assignment_epoch, timestamp_ms))
+
+
+def target(types: type[ModernRecords], group_id: str, member_id: str, partitions: Partitions) -> Record:
+    value = TargetAssignmentValue(target_partitions(partitions))
+    return of_member(types.target_member, group_id, member_id, value)
 
 
 def target_partitions(assignment: Mapping[T, Iterable[int]]) -> tuple[TargetPartitions, ...]:

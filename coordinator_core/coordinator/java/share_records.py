@@ -9,14 +9,12 @@ from functools import partial
 from coordinator_core.coordinator.java import modern_records
 from coordinator_core.coordinator.java.modern_records import of_group, of_member, target_partitions
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
     ShareCurrentAssignmentValue,
     ShareMemberValue,
     ShareStateValue,
     ShareTopicName,
     ShareTopicPartitions,
-    TargetAssignmentValue,
 )
 from coordinator_core.groups.model import ShareMember, ShareTopic
 from coordinator_core.groups.modern import ShareRecords
@@ -28,6 +26,7 @@ CURRENT, STATE = ShareRecords.current_assignment, ShareRecords.state_metadata
 epoch = partial(modern_records.epoch, ShareRecords)
 target_metadata = partial(modern_records.target_metadata, ShareRecords)
 removal = partial(modern_records.removal, ShareRecords)
+target = partial(modern_records.target, ShareRecords)
 
 _STABLE = 0
 """``MemberState`` of share members: there is nothing to revoke or to wait for."""
@@ -75,10 +74,6 @@ class StateTopics:
 def member(group_id: str, one: ShareMember) -> Record:
     value = ShareMemberValue(one.rack_id, one.client_id, one.client_host, tuple(sorted(one.subscribed_topics)))
     return of_member(MEMBER, group_id, one.member_id, value)
-
-
-def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    return of_member(TARGET_MEMBER, group_id, member_id, TargetAssignmentValue(target_partitions(partitions)))
 
 
 def current(group_id: str, one: ShareMember) -> Record:
