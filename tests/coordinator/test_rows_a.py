@@ -18,6 +18,7 @@ from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.trace import play, read_trace
 from coordinator_core.groups.loaders import JavaGroups, ScalaGroups
 from coordinator_core.groups.model import ClassicGroup, ConsumerMember, LoadFailure
+from coordinator_core.groups.modern import ConsumerRecords
 from coordinator_core.releases import chosen_profile
 from tests.coordinator.brokers import SETTINGS, Simulation
 from tests.coordinator.traces import TRACES, name
@@ -120,7 +121,7 @@ def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
     partition = manager.partition_for("g")
     written = [
         consumer_records.member("g", ConsumerMember("m")),
-        of_group(consumer_records.GROUP, "g"),
+        of_group(ConsumerRecords.metadata, "g"),
     ]
     simulation.cluster.log.append(partition, [*written, consumer_records.epoch("g", 3, 0)], 0)
     manager.unload(partition, 1)

@@ -24,6 +24,7 @@ from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedRegex
+from coordinator_core.groups.modern import ConsumerRecords
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 REGEX_RESOLUTION_MS = 2
@@ -68,7 +69,7 @@ class Assignments:
             out.append(records.epoch(group.group_id, epoch, metadata_hash))
         group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
         if group.has_partition_metadata_record:
-            out.append(of_group(records.PARTITION_METADATA, group.group_id))
+            out.append(of_group(ConsumerRecords.partition_metadata, group.group_id))
         return epoch
 
     # Regular expressions

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.modern_group import CommittingModernGroup
-from coordinator_core.coordinator.java.modern_records import member_tombstones, of_group
+from coordinator_core.coordinator.java.modern_records import end_of_members, of_group
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
@@ -24,6 +24,7 @@ from coordinator_core.groups.model import (
     PartitionEpochs,
     ResolvedRegex,
 )
+from coordinator_core.groups.modern import ConsumerRecords
 
 LEAVE_STATIC_EPOCH = -2
 
@@ -191,11 +192,8 @@ class LiveConsumerGroup(ConsumerGroup, CommittingModernGroup[ConsumerMember]):
         group_id = self.group_id
         members = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
         return [
-            *member_tombstones(records.CURRENT, group_id, members),
-            *member_tombstones(records.TARGET_MEMBER, group_id, members),
-            of_group(records.TARGET_METADATA, group_id),
-            *member_tombstones(records.MEMBER, group_id, members),
+            *end_of_members(ConsumerRecords, group_id, members),
             *(records.regex_tombstone(group_id, regex) for regex in self.regexes),
-            of_group(records.PARTITION_METADATA, group_id),
-            of_group(records.GROUP, group_id),
+            of_group(ConsumerRecords.partition_metadata, group_id),
+            of_group(ConsumerRecords.metadata, group_id),
         ]

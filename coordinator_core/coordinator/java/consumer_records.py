@@ -19,11 +19,6 @@ from coordinator_core.coordinator.record_data import (
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
 from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
 
-GROUP, MEMBER = ConsumerRecords.metadata, ConsumerRecords.member
-TARGET_METADATA, TARGET_MEMBER = ConsumerRecords.target_metadata, ConsumerRecords.target_member
-CURRENT = ConsumerRecords.current_assignment
-PARTITION_METADATA, REGEX = ConsumerRecords.partition_metadata, ConsumerRecords.regex
-
 epoch = partial(modern_records.epoch, ConsumerRecords)
 target_metadata = partial(modern_records.target_metadata, ConsumerRecords)
 removal = partial(modern_records.removal, ConsumerRecords)
@@ -49,7 +44,7 @@ def member(group_id: str, one: ConsumerMember) -> Record:
         server_assignor=one.server_assignor,
         classic_member_metadata=classic,
     )
-    return of_member(MEMBER, group_id, one.member_id, value)
+    return of_member(ConsumerRecords.member, group_id, one.member_id, value)
 
 
 def current(group_id: str, one: ConsumerMember) -> Record:
@@ -60,7 +55,7 @@ def current(group_id: str, one: ConsumerMember) -> Record:
         assigned_partitions=_with_epochs(one.assigned_since()),
         partitions_pending_revocation=_with_epochs(one.pending_revocation_since()),
     )
-    return of_member(CURRENT, group_id, one.member_id, value)
+    return of_member(ConsumerRecords.current_assignment, group_id, one.member_id, value)
 
 
 def _with_epochs(assignment: PartitionEpochs) -> tuple[AssignedPartitions, ...]:
@@ -72,8 +67,8 @@ def _with_epochs(assignment: PartitionEpochs) -> tuple[AssignedPartitions, ...]:
 
 def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> Record:
     value = RegularExpressionValue(tuple(sorted(resolved.topics)), resolved.version, resolved.timestamp_ms)
-    return Record(REGEX, RegularExpressionKey(group_id, expression), 0, value)
+    return Record(ConsumerRecords.regex, RegularExpressionKey(group_id, expression), 0, value)
 
 
 def regex_tombstone(group_id: str, expression: str) -> Record:
-    return Record(REGEX, RegularExpressionKey(group_id, expression))
+    return Record(ConsumerRecords.regex, RegularExpressionKey(group_id, expression))

@@ -5,7 +5,7 @@ Source: ``GroupCoordinatorRecordHelpers``, ``StreamsCoordinatorRecordHelpers``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from coordinator_core.coordinator.log import Record
@@ -34,16 +34,20 @@ def of_member(key_type: int, group_id: str, member_id: str, value: RecordValue |
     return Record(key_type, ConsumerMemberKey(group_id, member_id), 0, value)
 
 
-def member_tombstones(key_type: int, group_id: str, member_ids: Iterable[str]) -> list[Record]:
-    """Tombstones of the members' records of one type."""
-    return [of_member(key_type, group_id, member_id) for member_id in member_ids]
-
-
 def removal(types: type[ModernRecords], group_id: str, member_id: str) -> list[Record]:
     """The end of a member: tombstones of its assignments, then of itself."""
     return [
         of_member(one, group_id, member_id) for one in (types.current_assignment, types.target_member, types.member)
     ]
+
+
+def end_of_members(types: type[ModernRecords], group_id: str, member_ids: Collection[str]) -> list[Record]:
+    """The end of all members of a group: tombstones of their assignments, then of themselves."""
+    current, targets, members = (
+        [of_member(one, group_id, member_id) for member_id in member_ids]
+        for one in (types.current_assignment, types.target_member, types.member)
+    )
+    return [*current, *targets, of_group(types.target_metadata, group_id), *members]
 
 
 def epoch(types: type[ModernRecords], group_id: str, group_epoch: int, metadata_hash: int) -> Record:

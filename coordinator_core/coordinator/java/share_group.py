@@ -11,7 +11,6 @@ from typing import ClassVar, NoReturn
 
 from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.consumer_group import partitions_of
 from coordinator_core.coordinator.java.modern_group import ModernGroup
 from coordinator_core.coordinator.java.modern_records import of_group
@@ -20,6 +19,7 @@ from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions, TimelineHashMap
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.model import Assignment, ShareGroup, ShareMember
+from coordinator_core.groups.modern import ShareRecords
 
 SHARE_PROTOCOL_TYPE = "share"
 
@@ -75,4 +75,5 @@ class LiveShareGroup(ShareGroup, ModernGroup[ShareMember]):
 
     def tombstones(self) -> list[Record]:
         """The end of the group, which has no members."""
-        return [of_group(one, self.group_id) for one in (records.TARGET_METADATA, records.STATE, records.GROUP)]
+        types = (ShareRecords.target_metadata, ShareRecords.state_metadata, ShareRecords.metadata)
+        return [of_group(one, self.group_id) for one in types]

@@ -19,10 +19,6 @@ from coordinator_core.coordinator.record_data import (
 from coordinator_core.groups.model import ShareMember, ShareTopic
 from coordinator_core.groups.modern import ShareRecords
 
-GROUP, MEMBER = ShareRecords.metadata, ShareRecords.member
-TARGET_METADATA, TARGET_MEMBER = ShareRecords.target_metadata, ShareRecords.target_member
-CURRENT, STATE = ShareRecords.current_assignment, ShareRecords.state_metadata
-
 epoch = partial(modern_records.epoch, ShareRecords)
 target_metadata = partial(modern_records.target_metadata, ShareRecords)
 removal = partial(modern_records.removal, ShareRecords)
@@ -68,16 +64,16 @@ class StateTopics:
             self._partitions(self.initialized),
             tuple(ShareTopicName(topic_id, self.names[topic_id]) for topic_id in sorted(self.deleting)),
         )
-        return of_group(STATE, group_id, value)
+        return of_group(ShareRecords.state_metadata, group_id, value)
 
 
 def member(group_id: str, one: ShareMember) -> Record:
     value = ShareMemberValue(one.rack_id, one.client_id, one.client_host, tuple(sorted(one.subscribed_topics)))
-    return of_member(MEMBER, group_id, one.member_id, value)
+    return of_member(ShareRecords.member, group_id, one.member_id, value)
 
 
 def current(group_id: str, one: ShareMember) -> Record:
     value = ShareCurrentAssignmentValue(
         one.member_epoch, one.previous_member_epoch, _STABLE, target_partitions(one.assigned)
     )
-    return of_member(CURRENT, group_id, one.member_id, value)
+    return of_member(ShareRecords.current_assignment, group_id, one.member_id, value)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.modern_group import CommittingModernGroup
-from coordinator_core.coordinator.java.modern_records import member_tombstones, of_group
+from coordinator_core.coordinator.java.modern_records import end_of_members, of_group
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.java.streams_member import (
     NO_OFFSETS,
@@ -160,14 +159,10 @@ class LiveStreamsGroup(StreamsGroup, CommittingModernGroup[LiveStreamsMember]):
 
     def tombstones(self) -> list[Record]:
         """The end of the group (``createGroupTombstoneRecords``)."""
-        group_id, members = self.group_id, list(self.members)
         return [
-            *member_tombstones(records.CURRENT, group_id, members),
-            *member_tombstones(records.TARGET_MEMBER, group_id, members),
-            of_group(records.TARGET_METADATA, group_id),
-            *member_tombstones(records.MEMBER, group_id, members),
-            of_group(records.GROUP, group_id),
-            of_group(records.TOPOLOGY, group_id),
+            *end_of_members(StreamsRecords, self.group_id, self.members),
+            of_group(StreamsRecords.metadata, self.group_id),
+            of_group(StreamsRecords.topology, self.group_id),
         ]
 
     def timer_keys(self) -> list[tuple[str, ...]]:

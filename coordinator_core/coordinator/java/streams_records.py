@@ -22,10 +22,6 @@ from coordinator_core.coordinator.record_data import (
 from coordinator_core.groups.model import StreamsMember, TaskAssignment, Tasks
 from coordinator_core.groups.modern import STREAMS_MEMBER_STATES, StreamsRecords
 
-GROUP, MEMBER, TOPOLOGY = StreamsRecords.metadata, StreamsRecords.member, StreamsRecords.topology
-TARGET_METADATA, TARGET_MEMBER = StreamsRecords.target_metadata, StreamsRecords.target_member
-CURRENT = StreamsRecords.current_assignment
-
 target_metadata = partial(modern_records.target_metadata, StreamsRecords)
 removal = partial(modern_records.removal, StreamsRecords)
 
@@ -44,7 +40,7 @@ def member(group_id: str, one: StreamsMember) -> Record:
         user_endpoint=None if one.user_endpoint is None else Endpoint(*one.user_endpoint),
         client_tags=key_values(dict(one.client_tags)),
     )
-    return of_member(MEMBER, group_id, one.member_id, value)
+    return of_member(StreamsRecords.member, group_id, one.member_id, value)
 
 
 def key_values(entries: Mapping[str, str]) -> tuple[KeyValue, ...]:
@@ -55,16 +51,16 @@ def epoch(
     group_id: str, group_epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> Record:
     value = StreamsGroupMetadataValue(group_epoch, metadata_hash, validated_topology_epoch, key_values(configs))
-    return of_group(GROUP, group_id, value)
+    return of_group(StreamsRecords.metadata, group_id, value)
 
 
 def topology(group_id: str, value: StreamsTopology) -> Record:
-    return of_group(TOPOLOGY, group_id, value)
+    return of_group(StreamsRecords.topology, group_id, value)
 
 
 def target(group_id: str, member_id: str, tasks: TaskAssignment) -> Record:
     value = StreamsTargetAssignmentValue(_ids(tasks.active), _ids(tasks.standby), _ids(tasks.warmup))
-    return of_member(TARGET_MEMBER, group_id, member_id, value)
+    return of_member(StreamsRecords.target_member, group_id, member_id, value)
 
 
 def current(group_id: str, one: LiveStreamsMember) -> Record:
@@ -79,7 +75,7 @@ def current(group_id: str, one: LiveStreamsMember) -> Record:
         _ids(one.pending_revocation.standby),
         _ids(one.pending_revocation.warmup),
     )
-    return of_member(CURRENT, group_id, one.member_id, value)
+    return of_member(StreamsRecords.current_assignment, group_id, one.member_id, value)
 
 
 def _ids(tasks: Tasks, epochs: Tasks | None = None) -> tuple[TaskIds, ...]:
