@@ -12,6 +12,7 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     Whole,
+    choice_option,
     format_option,
     note,
     replay_options,
@@ -41,20 +42,12 @@ _MOST_TOLD = 5
 @offsets_retention_option
 @delete_retention_option
 @click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's.")
-@click.option(
+@choice_option(
     "--message-format",
-    type=click.Choice(["keep", "2"]),
-    default="keep",
-    show_default=True,
-    help="Keep messages of formats 0 and 1 as they are, or make batches of format 2 of them.",
+    ["keep", "2"],
+    "Keep messages of formats 0 and 1 as they are, or make batches of format 2 of them.",
 )
-@click.option(
-    "--codec",
-    type=click.Choice(["keep", *(codec.name.lower() for codec in Codec)]),
-    default="keep",
-    show_default=True,
-    help="How batches of format 2 are compressed.",
-)
+@choice_option("--codec", ["keep", *(codec.name.lower() for codec in Codec)], "How batches of format 2 are compressed.")
 @click.option(
     "--offsets-partitions",
     type=Whole(min=1, max=INT32_END - 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -116,6 +116,11 @@ def format_option(*formats: Format) -> Callable[[F], F]:
         callback=lambda _ctx, _param, value: Format(value),
         help="Form of the result.",
     )
+
+
+def choice_option(name: str, choices: Sequence[str], what: str) -> Callable[[F], F]:
+    """An option whose help is ``what``; the first of ``choices`` is the default."""
+    return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=what)
 
 
 def engine_options(what_runs: str) -> Callable[[F], F]:

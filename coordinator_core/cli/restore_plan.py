@@ -15,6 +15,7 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     Whole,
+    choice_option,
     format_option,
     group_option,
     replay_options,
@@ -139,30 +140,20 @@ _target_options = together(
 )
 
 _choice_options = together(
-    click.option(
+    choice_option(
         "--out-of-range",
-        type=click.Choice(["fail", "trim"]),
-        default="fail",
-        show_default=True,
-        help="Offsets that the topic's log does not have: blocked, or trimmed to its start or end.",
+        ["fail", "trim"],
+        "Offsets that the topic's log does not have: blocked, or trimmed to its start or end.",
     ),
-    click.option(
-        "--metadata",
-        type=click.Choice(["keep", "drop"]),
-        default="keep",
-        show_default=True,
-        help="Metadata longer than the brokers take: blocked, or left out.",
-    ),
+    choice_option("--metadata", ["keep", "drop"], "Metadata longer than the brokers take: blocked, or left out."),
     click.option(
         "--other-topics", is_flag=True, help="The offsets are meant for topics of the same names, made again."
     ),
     click.option("--delete-others", is_flag=True, help="Delete offsets that the source lacks."),
-    click.option(
+    choice_option(
         "--new-groups",
-        type=click.Choice(["classic", "share"]),
-        default="classic",
-        show_default=True,
-        help="Type of an absent group: one that only stores offsets until members join, or a share group.",
+        ["classic", "share"],
+        "Type of an absent group: one that only stores offsets until members join, or a share group.",
     ),
 )
 

@@ -147,8 +147,5 @@ def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:
         "input_bytes": sum(entry["bytes"] for entry in manifest["inputs"]),
         "rows": {name: table["rows"] for name, table in manifest["tables"].items()},
         "damage": len(manifest["damage"]),
-        "load_failures": manifest["load_failures"],
-        "carried_records": manifest["carried_records"],
-        "steps": manifest["steps"],
-        "fold_cache": manifest["fold_cache"],
+        **{name: manifest[name] for name in ("load_failures", "carried_records", "steps", "fold_cache")},
     }

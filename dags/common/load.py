@@ -137,16 +137,8 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
     }
     for line in summary_lines(manifest, run, seconds):
         log.info("%s", visible(line))
-    return {
-        "run": run,
-        "run_id": manifest["run_id"],
-        "window": manifest["window"],
-        "now_ms": manifest["now_ms"],
-        "state_hash": manifest["state_hash"],
-        "complete": manifest["complete"],
-        "findings": manifest["findings"],
-        "seconds": seconds,
-    }
+    names = ("run_id", "window", "now_ms", "state_hash", "complete", "findings")
+    return {"run": run, **{name: manifest[name] for name in names}, "seconds": seconds}
 
 
 def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, float]) -> list[str]:
