@@ -90,9 +90,13 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
 
 
 def _sources(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], window: str) -> list[str]:
-    asked = [line.strip() for line in (params["source"] or "").splitlines() if line.strip()]
-    sources = [file.located(path) for path in asked] or list(cluster.source)
+    sources = [file.located(path) for path in lines_of(params, "source")] or list(cluster.source)
     return [source.replace("{window}", window) for source in sources]
+
+
+def lines_of(params: Mapping[str, Any], name: str) -> list[str]:
+    """Lines of a field of the form, without blank ones."""
+    return [line.strip() for line in (params[name] or "").splitlines() if line.strip()]
 
 
 def offsets_partitions(cluster: Cluster) -> list[str]:

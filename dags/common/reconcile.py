@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.command import ended, environment
-from dags.common.load import final_errors
+from dags.common.load import final_errors, lines_of
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _request(cluster: Cluster, path: str) -> Request:
 
 def histories(requested: Sequence[Request], params: Mapping[str, Any]) -> list[list[str]]:
     """Arguments of the app ``history`` for each run; for none where the form does not ask for it."""
-    groups = [line.strip() for line in (params["history_groups"] or "").splitlines() if line.strip()]
+    groups = lines_of(params, "history_groups")
     if not params["history"]:
         if groups:
             raise AirflowFailException("history_groups only means something together with history")
@@ -214,7 +214,7 @@ def expect(request: Request) -> dict[str, Any]:
 def quality_arguments(request: Request) -> list[str]:
     """Arguments of the app ``quality``, which evaluates the expectations in Spark."""
     with final_errors():
-        return ["--run", request["run"], *_places(request), "--result", _answer(request)]
+        return ["--run", request["run"], *_places(request), "--result", _beside(request, EXPECTED)]
 
 
 def expected_in_spark(request: Request) -> dict[str, Any]:
@@ -222,24 +222,19 @@ def expected_in_spark(request: Request) -> dict[str, Any]:
     with final_errors():
         from coordinator_core import storage
 
-        return _expected(request, json.loads(bytes(storage.read(_answer(request)))))
+        return _expected(request, json.loads(bytes(storage.read(_beside(request, EXPECTED)))))
 
 
 def _places(request: Request) -> list[str]:
     """Options for the findings and the Data Docs."""
-    return ["--findings", _findings(request), "--data-docs", _data_docs(request)]
+    return ["--findings", _findings(request), "--data-docs", _beside(request, DATA_DOCS)]
 
 
-def _data_docs(request: Request) -> str:
+def _beside(request: Request, name: str) -> str:
+    """Place of a file or directory beside the report."""
     from coordinator_core import storage
 
-    return storage.join(request["directory"], DATA_DOCS)
-
-
-def _answer(request: Request) -> str:
-    from coordinator_core import storage
-
-    return storage.join(request["directory"], EXPECTED)
+    return storage.join(request["directory"], name)
 
 
 def _expected(request: Request, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +260,7 @@ def _expected(request: Request, result: Mapping[str, Any]) -> dict[str, Any]:
         "absent": len(result["absent"]),
         "contradictions": contradictions,
         "not_evaluated": [refusal["code"] for refusal in result["refusals"]],
-        "data_docs": _data_docs(request),
+        "data_docs": _beside(request, DATA_DOCS),
     }
 
 

@@ -21,7 +21,7 @@ from dags.common.cluster_model import RestoreSettings
 from dags.common.clusters import Cluster, ClusterFile, load_clusters
 from dags.common.command import regroup
 from dags.common.links import linked
-from dags.common.load import final_errors, offsets_partitions, replay_rules
+from dags.common.load import final_errors, lines_of, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
     from coordinator_core.drill.journal import Journal
@@ -74,11 +74,8 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
     """Arguments of ``regroup restore plan``, but for the target. Live sources are brought up to now in ``captures``."""
     from coordinator_core.runs.place import is_run
 
-    def lines(name: str) -> list[str]:
-        return [line.strip() for line in (params[name] or "").splitlines() if line.strip()]
-
     has_point = bool(params["at_time"] or params["before_records"] or params["before_incident"])
-    sources = [file.located(path) for path in lines("source")] or (list(cluster.source) if has_point else [])
+    sources = [file.located(path) for path in lines_of(params, "source")] or (list(cluster.source) if has_point else [])
     sources = [captured(source, captures) for source in sources]
     yield from sources
     if params["from_file"]:
@@ -91,7 +88,7 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
         ("topic_names", "map-topic"),
     ):
         # One word each: a name may begin with a dash.
-        yield from (f"--{option}={line}" for line in lines(name))
+        yield from (f"--{option}={line}" for line in lines_of(params, name))
     if params["at_time"]:
         yield f"--at-time={params['at_time']}"
     if params["move"]:
