@@ -20,12 +20,12 @@ from coordinator_core.process.streams import open_streams
 from coordinator_core.untrusted import is_utf8, visible, visible_lines
 
 _COMMANDS = {
-    "audit": Place("groups", "Evidence for auditors: who committed what, signed, and checked against the log."),
+    "audit": Place("command_groups", "Evidence for auditors: who committed what, signed, and checked against the log."),
     "capture": Place("capture", "Fetch the offsets topic of a live cluster, byte for byte."),
     "compact": Place("compact", "Write a compacted log that a broker loads, with proof."),
     "describe": Place("describe", "Groups, members and committed offsets, as a broker describes them."),
     "diff": Place("diff", "Groups and committed offsets that differ between two runs."),
-    "drill": Place("groups", "Failover drills: predict, observe, recover, compare."),
+    "drill": Place("command_groups", "Failover drills: predict, observe, recover, compare."),
     "dump": Place("dump", "Every record in log order, as Kafka's dump tool prints it."),
     "expire": Place("expire", "Tombstones of the next expiry sweep, and the forecast."),
     "explain": Place("explain", "How the state of a group came to be, record by record."),
@@ -41,7 +41,7 @@ _COMMANDS = {
     "replay": Place("replay", "Replay a snapshot and publish a run."),
     "report": Place("report", "One page about a published run."),
     "rescue": Place("rescue", "A partition that a coordinator does not load, and the ways out."),
-    "restore": Place("groups", "Committed offsets put back: plan, apply, verify, rollback."),
+    "restore": Place("command_groups", "Committed offsets put back: plan, apply, verify, rollback."),
     "rules": Place("rules", "The catalogue of reconciliation rules."),
     "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
     "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),
