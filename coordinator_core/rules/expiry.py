@@ -74,8 +74,16 @@ def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: i
         ).is_due
     if clock is Clock.GROUP:
         since = groups.numbers("state_timestamp_ms")
-        long_empty = groups.equals("state", GroupState.EMPTY) & (since >= 0) & (then - since >= retention)
-        old |= facts.of_groups(long_empty, facts.group_row("offsets"))
+        is_empty = groups.equals("state", GroupState.EMPTY) & (since >= 0)
+        is_due = expiry_of(
+            clock,
+            now_ms=then,
+            retention_ms=retention,
+            base_ms=since,
+            explicit_ms=since,
+            is_explicit=np.zeros(len(since), np.bool_),
+        ).is_due
+        old |= facts.of_groups(is_empty & is_due, facts.group_row("offsets"))
     if not old.any():
         return np.zeros(0, np.int64)
     codes = offsets.array("group_id").indices.to_numpy()
