@@ -394,7 +394,8 @@ class TestPathsThatLeadToRuns:
     """The error says which path to name."""
 
     @pytest.fixture(scope="class")
-    def place(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         place = tmp_path_factory.mktemp("runs")
         shutil.copytree(case("k431-txn").paths[0] / "__consumer_offsets-2", place / "log/__consumer_offsets-2")
         replay = ["replay", str(place / "log"), "--output", str(place / "out"), "--cluster", "c", "--run-id", "r1"]
