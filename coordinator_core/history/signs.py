@@ -50,6 +50,8 @@ _USUAL_COMMITS = 3
 _USUAL_STEPS = 50
 _LIKE_STEPS = 10
 _SMALL_STEP = 1000
+_PAUSED = 20
+"""Times the usual distance of commits without one."""
 _ONE_LIFE_MS = DAY_MS
 
 
@@ -92,6 +94,31 @@ def pace_of(version: Version) -> float:
     took = version.last_place.timestamp_ms - version.place.timestamp_ms
     read = version.last.committed_offset - version.first.committed_offset
     return read * HOUR_MS / took if took > 0 and version.place.timestamp_ms >= 0 else 0.0
+
+
+def is_pause(move: Move) -> bool:
+    """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
+    before = move.before
+    took = before.last_place.timestamp_ms - before.place.timestamp_ms
+    quiet = move.after.place.timestamp_ms - before.last_place.timestamp_ms
+    read = before.last.committed_offset - before.first.committed_offset
+    return took > 0 and quiet >= _PAUSED * took / (before.commits - 1) and move.records * took <= 2 * read * quiet
+
+
+def stop_between(group: GroupHistory, move: Move) -> Change | None:
+    """The first time that the group had no members between both commits, where the coordinator moved at no other
+    time: what was committed before the last member left is in the log, and nobody was there to commit the rest."""
+    at = bisect_left(group.changes, move.before.last_place, key=lambda one: one.place)
+    changes = list(itertools.takewhile(lambda one: one.place < move.after.place, group.changes[at:]))
+    stops = [one for one in changes if not one.members]
+    places = [*(one.place for one in changes), move.after.place]
+    epoch, is_stopped = move.before.last_place.leader_epoch, False
+    for change, place in zip([None, *changes], places, strict=True):
+        is_stopped = change is not None and not change.members
+        if place.leader_epoch != epoch and not is_stopped:
+            return None
+        epoch = place.leader_epoch
+    return stops[0] if stops else None
 
 
 class MoveKind(StrEnum):

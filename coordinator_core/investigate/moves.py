@@ -6,8 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from coordinator_core.durations import span
-from coordinator_core.history.model import GroupHistory, OriginKind, Overtaken, Version
-from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of, with_steps_beside
+from coordinator_core.history.model import Change, GroupHistory, OriginKind, Overtaken, Version
+from coordinator_core.history.signs import (
+    Move,
+    MoveKind,
+    Rivals,
+    is_pause,
+    moves_of,
+    name_of,
+    rivals_of,
+    stop_between,
+    with_steps_beside,
+)
 from coordinator_core.history.takeovers import takeovers_of
 from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, SHOWN, Case, Event, Explanation
@@ -23,9 +33,6 @@ from coordinator_core.investigate.shifts import (
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
 from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were, when
 from coordinator_core.rules.model import Severity
-
-_PAUSED = 20
-"""Times the usual distance of commits without one."""
 
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -46,11 +53,14 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield _reset_overwritten(group, some, after[id(some[0].after)])
     yield from explain_back(group, moves)
     jumped = moves.get(MoveKind.JUMPED, ())
-    for some in by_time(move for move in jumped if move.coordinator_epochs):
+    stops = {id(move): stop for move in jumped if (stop := stop_between(group, move)) is not None}
+    for some in by_time(move for move in jumped if move.coordinator_epochs and id(move) not in stops):
         yield _after_failover(group, some)
-    others = [move for move in jumped if not move.coordinator_epochs]
-    for some in by_time(move for move in others if _is_pause(move, case)):
+    others = [move for move in jumped if not move.coordinator_epochs or id(move) in stops]
+    for some in by_time(move for move in others if _is_pause(move, case) and id(move) not in stops):
         yield _paused(group, some)
+    for some in by_time(move for move in others if _is_pause(move, case) and id(move) in stops):
+        yield _caught_up(group, some, stops[id(some[0])])
     for some in by_time(move for move in others if not _is_pause(move, case)):
         yield _jumped(group, some, case)
     skipped = with_steps_beside(group, moves.get(MoveKind.SKIPPED, ()))
@@ -214,14 +224,9 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 
 def _is_pause(move: Move, case: Case) -> bool:
     """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
-    before = move.before
     bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
-    if bounds is not None and bounds[0] > before.last.committed_offset:
-        return False
-    took = before.last_place.timestamp_ms - before.place.timestamp_ms
-    quiet = move.after.place.timestamp_ms - before.last_place.timestamp_ms
-    read = before.last.committed_offset - before.first.committed_offset
-    return took > 0 and quiet >= _PAUSED * took / (before.commits - 1) and move.records * took <= 2 * read * quiet
+    has_lost = bounds is not None and bounds[0] > move.before.last.committed_offset
+    return not has_lost and is_pause(move)
 
 
 def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
@@ -251,6 +256,26 @@ def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             "without --group.",
             "Whoever was restarted in that time read again from the last commit before it.",
         ],
+    )
+
+
+def _caught_up(group: GroupHistory, moves: Sequence[Move], stop: Change) -> Explanation:
+    """Members that came back to what had been written in the time without them."""
+    first = moves[0]
+    at = first.after.place
+    return Explanation(
+        "commits-paused",
+        Severity.INFO,
+        f"{group.group_id} had no members from {moment(stop.place.timestamp_ms)} on; its first commit after that, at "
+        f"{moment(at.timestamp_ms)}, goes on from {first.before.last.committed_offset} to "
+        f"{first.after.first.committed_offset} of {first.key.topic}-{first.key.partition}, as far as it reads in that "
+        f"time ({partitions_of(moves)}). It was stopped, and has caught up.",
+        at.timestamp_ms,
+        events=sequence_of(group, moves),
+        evidence=events_of(moves),
+        not_this=["No commit of that time is missing: nobody was there to commit."],
+        now=["Nothing, unless its clients seek to the end when they start: then the records between were skipped."],
+        until_ms=max(move.after.place.timestamp_ms for move in moves),
     )
 
 

@@ -20,10 +20,12 @@ from coordinator_core.history.signs import (
     MoveKind,
     flapping_of,
     is_lost_while_alive,
+    is_pause,
     moves_of,
     replaced_of,
     rivals_of,
     stands_of,
+    stop_between,
     storm_of,
 )
 from coordinator_core.history.takeovers import takeovers_of
@@ -93,6 +95,8 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
         puts = facts.noted(f"puts {noted}", lambda: takeovers_of(group).puts) if moves else ()
         for kind, by in kinds.items():
             for move in moves.get(kind, ()):
+                if kind is MoveKind.JUMPED and is_pause(move) and stop_between(group, move) is not None:
+                    continue  # It was stopped, and has caught up.
                 values = {
                     "before": move.before.last.committed_offset,
                     "committed_offset": move.after.first.committed_offset,
@@ -258,7 +262,8 @@ JUMPED = Rule(
     summary="Within the log a committed offset jumped forward, far beyond every step before, and those after it.",
     why="Records were skipped: an out-of-range fetch with auto.offset.reset=latest, a seek, or a reset.",
     evidence="Both commits, who wrote the second, how many records, how many commits that writer made after it. Large "
-    "steps one after the other are a consumer that catches up; without a commit after it, that cannot be told.",
+    "steps one after the other are a consumer that catches up; without a commit after it, that cannot be told. So is "
+    "the first step after a time without members, if it is no larger than what the group reads in that time.",
     remedy="Look at the client's log for OFFSET_OUT_OF_RANGE; set the offset back to read what was skipped.",
     message="committed offset of {topic}-{partition} jumped from {before} to {committed_offset}, by {by}: {records} "
     "records were never committed one by one",

@@ -770,6 +770,36 @@ def test_a_coordinator_that_moves_afterwards_is_no_cause(
     assert ("coordinator of 1 offsets partition moved" in found["verdict"]) is (stopped == 1)
 
 
+@pytest.mark.parametrize(
+    ("stops", "value", "code", "rules"),
+    [
+        ("before", 1200, "commits-paused", []),
+        ("before", 9000, "jumped-forward", ["R73"]),
+        ("after", 1200, "commits-missing-at-failover", ["R73"]),
+        ("never", 1200, "commits-missing-at-failover", ["R73"]),
+    ],
+)
+def test_who_was_stopped_misses_no_commit_at_a_failover(
+    stops: str, value: int, code: str, rules: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A group is stopped for an hour and a half, in which the coordinator moves, and comes back to a backlog."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for offset in range(0, 100, 10):
+        log.wait(MINUTE).commit("g", {KEY: offset})
+    log = log.generation("g", 2).wait(100 * MINUTE) if stops == "before" else log.wait(100 * MINUTE)
+    log.epoch += 1
+    log = log.generation("g", 2) if stops == "after" else log
+    log.generation("g", 3, Client("m-2", partitions=(KEY,)))
+    for number in range(3):
+        log.wait(1000).commit("g", {KEY: value + number})
+    path = str(log.write(tmp_path))
+    document = json.loads(out(capfd, path, "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (found,) = document["explanations"]
+    assert found["code"] == code
+    assert (found["severity"] == "info", found["restore"] == []) == (not rules, not rules)
+    assert [row["rule"] for row in _rows_of_rules(path, capfd, "R72", "R73")] == rules
+
+
 def test_rules_name_a_sync_that_sets_offsets_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = _rows_of_rules(str(synced_over(tmp_path / "log", True)), capfd, "R72", "R73")
     assert {row["rule"] for row in rows} == {"R72"}
