@@ -40,7 +40,7 @@ _SYMPTOMS = (
         "stands-still nothing-assigned partitions-left-out scaled-up-and-down left-long-after-last-commit "
         "commits-end-with-coordinator lag-of-one partitions-unassigned topic-unsubscribed committed-for-missing-topic "
         "members-without-partitions rebalance-storm flapping-member mirror-translates-back jumped-forward "
-        "partitions-without-owner mixed-subscriptions group-is-empty",
+        "partitions-without-owner mixed-subscriptions group-is-empty topic-recreated",
     ),
     (
         "COORDINATOR_LOAD_IN_PROGRESS, CoordinatorLoadInProgress, coordinator is loading, stuck loading, loading, "

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import GroupHistory, Member, PartitionHistory, Version
+from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
@@ -62,7 +62,10 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Committed offsets of one group against the ends of their partitions, where those are known."""
     held = list(_held(group, case))
     yield from _below_start(group, [one for one in held if 0 <= one.committed < one.start])
-    yield from _beyond_end(group, [one for one in held if one.committed > one.end])
+    beyond = [one for one in held if one.committed > one.end]
+    carried = {one.key: old for one in beyond if (old := _carried_over(group.versions[one.key])) is not None}
+    yield from _committed_over(group, [one for one in beyond if one.key in carried], carried)
+    yield from _beyond_end(group, [one for one in beyond if one.key not in carried])
     within = [one for one in held if one.start <= one.committed <= one.end]
     yield from list(_stopped(group, within, case)) or _behind(group, within)
     yield from _one_behind(group, within, case)
@@ -181,6 +184,54 @@ def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanat
             + from_file(group.group_id),
         ],
         restore={one.key: one.end for one in held},
+    )
+
+
+def _carried_over(versions: Sequence[Version]) -> Version | None:
+    """The newest value of a topic that was deleted, from which the one that stands goes on in the topic of its name."""
+    if len(versions) < _SEVERAL:
+        return None
+    old, new = versions[-2:]
+    ids = old.last.topic_id, new.first.topic_id
+    end = old.end
+    is_deleted = end is not None and end.kind is EndKind.TOPIC_DELETION and end.certainty is not Certainty.POSSIBLE
+    is_another = None not in ids and ids[0] != ids[1]
+    goes_on = new.first.committed_offset >= old.last.committed_offset
+    return old if (is_deleted or is_another) and goes_on else None
+
+
+def _committed_over(
+    group: GroupHistory, held: Sequence[_Held], carried: Mapping[OffsetKey, Version]
+) -> Iterator[Explanation]:
+    """Where a client was in a topic that is gone, committed for the one of its name: it has read nothing of it."""
+    if not held:
+        return
+    first = held[0]
+    old = carried[first.key]
+    unread = sum(one.end - one.start for one in held)
+    yield Explanation(
+        "topic-recreated",
+        Severity.CRITICAL,
+        f"{count(len(held), 'committed offset')} of {group.group_id} were carried over from a topic that was deleted "
+        f"and made again: {first.name} at {first.committed}, where the log ends at {first.end}. The client had come to "
+        f"{old.last.committed_offset} in the old topic, and committed that for the new one at "
+        f"{moment(first.version.place.timestamp_ms)}. The {unread:,} records that the new topic has are unread, and "
+        "lag is shown as negative.",
+        _newest_ms(held),
+        evidence=[
+            event
+            for one in held[:SHOWN]
+            for event in (
+                Event(carried[one.key].last_place, f"{one.name}: {carried[one.key].last.committed_offset}, before"),
+                one.event(f"{one.committed} committed, log from {one.start} to {one.end}"),
+            )
+        ],
+        not_this=["The partition lost no records: it is another one."],
+        now=[
+            "Stop the consumers, set the offsets to the log start (a running client does not go back by itself): "
+            + from_file(group.group_id),
+        ],
+        restore={one.key: one.start for one in held},
     )
 
 

@@ -237,7 +237,7 @@ BEYOND_END = Rule(
     evidence="Committed offset, its leader epoch, log end offset, how many records would be skipped. A commit that is "
     "newer than the topics says nothing.",
     remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
-    "--reset-offsets --to-latest.",
+    "--reset-offsets --to-latest; to its start (--to-earliest) if the topic was made again.",
     message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}: the "
     "next {beyond} records would be skipped",
     reads=("offsets",),

@@ -1145,6 +1145,37 @@ def test_a_log_end_that_was_noted_before_a_commit_says_nothing_of_it(
     assert [one["code"] for one in explained(path, capfd, "--group", "g")] == codes
 
 
+@pytest.mark.parametrize("ids", [(None, None), (TOPIC_ID, "AAAAAAAAAAAAAAAAAAAAAw")])
+@pytest.mark.parametrize(
+    ("deleted", "value", "code", "restore"),
+    [
+        (True, 400, "topic-recreated", 7),
+        (False, 400, "committed-beyond-log-end", 300),
+        (True, 310, "committed-beyond-log-end", 300),
+    ],
+)
+def test_what_is_carried_over_into_a_new_topic_goes_to_its_start(
+    ids: tuple[str | None, str | None],
+    deleted: bool,
+    value: int,
+    code: str,
+    restore: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A consumer outlives its topic, and commits where it was for the new one of the name, which has less."""
+    log = Log(topic_id=ids[0]).generation("g", 1, Client("m", ("orders", "clicks")))
+    for offset in range(100, 400, 10):
+        log.wait(MINUTE).commit("g", {KEY: offset})
+    if deleted:
+        log.wait(MINUTE).tombstones("g", KEY).generation("g", 2, Client("m", ("orders", "clicks")))
+        log.topic_id = ids[1]
+    path = topics(log.wait(MINUTE).commit("g", {KEY: value}).write(tmp_path), (7, 300), topic_id=log.topic_id)
+    (found,) = [one for one in explained(path, capfd, release="4.1.0") if one["severity"] == "critical"]
+    assert (found["code"], [one["offset"] for one in found["restore"]]) == (code, [restore])
+    assert ("--to-offset 7 " in found["undo"], "trim" in found["undo"]) == (restore == 7, restore == 300)
+
+
 def test_a_hanging_transaction_of_several_groups_is_aborted_where_it_began(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
