@@ -16,7 +16,7 @@ from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanis
 from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
 from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDirectory, Manifest
-from coordinator_core.cluster.topics import topics_document
+from coordinator_core.cluster.topics import log_starts, topics_document
 from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import fields_of
@@ -69,6 +69,7 @@ def capture(
     with CaptureDirectory.opened(output) as directory:
         previous = directory.previous()
         names = [OFFSETS_TOPIC, *(name for name in options.topics_also if name != OFFSETS_TOPIC)]
+        starts = log_starts(client)
         pinned = {name: _pin(client, name) for name in names}
         brokers, controller = client.brokers()
         active, voters = client.quorum()
@@ -104,7 +105,7 @@ def capture(
             voters=voters,
         )
         directory.write(TOPOLOGY_FILE, topology.document())
-        listed = topics_document(client, brokers)
+        listed = topics_document(client, brokers, starts)
         directory.write(TOPICS_FILE, listed)
         directory.write_log_start_offsets(
             {(topic.info.name, state.partition): state.start_offset for topic in topics for state in topic.states}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator_core.cluster.client import (
@@ -53,16 +53,27 @@ _BROKER_SECONDS = 5.0
 """For one broker's settings: it may be gone since the capture began, and a note says so."""
 
 
-def topics_document(client: Client, brokers: Sequence[BrokerInfo]) -> dict[str, Any]:
+def log_starts(client: Client) -> dict[TopicPartition, Position]:
+    """Log start of every partition that the principal may describe."""
+    return client.positions(_leaders(client.topics()), EARLIEST)
+
+
+def topics_document(
+    client: Client, brokers: Sequence[BrokerInfo], before: Mapping[TopicPartition, Position]
+) -> dict[str, Any]:
     """Every topic that the principal may describe, with its partitions' offsets and leader epochs.
 
-    ``notes`` lists settings that the cluster did not tell, and why.
+    ``before`` are log starts from before the offsets topic was read: a group that reads on may be past a later one,
+    as Streams is, which deletes what it has read of repartition topics. ``notes`` lists settings that the cluster did
+    not tell, and why.
     """
     at = clock_ms()
     notes: list[str] = []
     topics = client.topics()
-    leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
+    leaders = _leaders(topics)
     starts, ends = client.positions(leaders, EARLIEST), client.offsets(leaders, LATEST)
+    # A topic that was made again in between begins at 0.
+    starts |= {one: start for one, start in before.items() if one in starts and start.offset < starts[one].offset}
     # Where a log still begins at 0, its first record is about as old as the topic.
     whole = {one: leaders[one] for one, start in starts.items() if start.offset == 0 and ends.get(one, 0) > 0}
     oldest = client.positions(whole, OLDEST_RECORD)
@@ -87,6 +98,10 @@ def topics_document(client: Client, brokers: Sequence[BrokerInfo]) -> dict[str, 
         ],
         "notes": notes,
     }
+
+
+def _leaders(topics: Sequence[TopicInfo]) -> dict[TopicPartition, int]:
+    return {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
 
 
 def _offsets_topic_config(client: Client, topic: TopicInfo, notes: list[str]) -> dict[str, Any]:

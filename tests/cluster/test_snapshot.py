@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,27 @@ def test_a_capture_that_was_killed_is_finished_with_what_it_has(tmp_path: Path, 
     directory.begin("cluster", topics)
     kept = {f"{OFFSETS_TOPIC}-0", f"{OFFSETS_TOPIC}-1", f"{TRANSACTION_TOPIC}-0"}
     assert names(tmp_path) - {CAPTURE_MANIFEST} == {*kept, CAPTURE_MARKER}
+
+
+@pytest.mark.parametrize(("was", "is_now", "told"), [(100, 150, 100), (100, 0, 0), (0, 7, 0)])
+def test_log_starts_are_those_before_the_log_was_read(was: int, is_now: int, told: int, tmp_path: Path) -> None:
+    """Groups read on while their offsets are captured, and Streams deletes what it has read of repartition topics."""
+    client = cluster(events=5)
+    client.logs["events"] = (5, {0: (was, 200, 3), 1: (was, 200, 3)})
+    usual = client.answer
+
+    def answer(name: str, request: Any) -> Any:
+        if name == "ListOffsets" and [topic.name for topic in request.topics] == [OFFSETS_TOPIC]:
+            client.logs["events"] = (5, {0: (is_now, 300, 4), 1: (is_now, 300, 4)})
+        return usual(name, request)
+
+    client.answer = answer
+    capture(client, tmp_path, CaptureOptions())
+    (events,) = [one for one in json.loads((tmp_path / "topics.json").read_text())["topics"] if one["name"] == "events"]
+    epoch = 3 if told == was else 4
+    assert [(one["start_offset"], one["end_offset"], one["oldest_leader_epoch"]) for one in events["partitions"]] == [
+        (told, 300, epoch)
+    ] * 2
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
