@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from coordinator_core.durations import MINUTE_MS
 from coordinator_core.errors import Damage
-from coordinator_core.fold.passing import Chosen, Passing, Portion
+from coordinator_core.fold.passing import Passing, Portion
 from coordinator_core.fold.tasks import packed
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.course import Course
@@ -104,15 +104,13 @@ def batched(records: Mapping[str, int], most: int) -> list[list[str]]:
 
 def read_deletions(
     log: PartitionLog,
-    chosen: Collection[str],
     spans: Sequence[tuple[int, int]],
     deletions: Deletions,
     *,
     on_damage: OnDamage = OnDamage.FAIL,
 ) -> None:
-    """Add the tombstones of all groups within ``spans``, which ascend, as :func:`read_history` of ``chosen`` does."""
+    """Add the tombstones of all groups within ``spans``, which ascend, as :func:`read_history` does."""
     passing = Passing((), wants_tombstones=True)
-    wanted = Chosen(chosen)
     batches = (
         (segment, batch)
         for segment, batch in passing.batches(log, on_damage=on_damage, damage=[])
@@ -120,10 +118,7 @@ def read_deletions(
     )
     for _, _, records in with_records(batches, on_damage, []):
         for record in records:
-            key = record.key
-            if record.value is not None or key is None:
-                continue
-            if key not in wanted or int.from_bytes(key[:2], "big") in _GROUP_TYPES | OFFSET_KEY_TYPES:
+            if record.value is None:
                 _note_deletion(deletions, record)
 
 
@@ -137,8 +132,12 @@ def _may_overlap(batch: Batch, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _note_deletion(deletions: Deletions, record: Record) -> None:
+    """A member that leaves has tombstones, too, and takes nothing from its group."""
+    key = record.key or b""
+    if int.from_bytes(key[:2], "big") not in _GROUP_TYPES | OFFSET_KEY_TYPES:
+        return
     try:
-        data = decode_key(record.key or b"").data or {}
+        data = decode_key(key).data or {}
     except RecordDecodeError:
         return
     deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))

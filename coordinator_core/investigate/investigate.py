@@ -204,7 +204,7 @@ def _at_once(
     found = [group for history in histories for group in history.groups.values()]
     spans = () if groups is None else Judge.asks_about(found)
     for log in snapshot.partitions if spans else ():
-        read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
+        read_deletions(log, spans, deletions, on_damage=on_damage)
     lessons = Lessons(is_partial=groups is not None)
     judge = case.judge(deletions, lessons)
     judge.judge(found)

@@ -1176,6 +1176,22 @@ def test_what_is_carried_over_into_a_new_topic_goes_to_its_start(
     assert ("--to-offset 7 " in found["undo"], "trim" in found["undo"]) == (restore == 7, restore == 300)
 
 
+def test_a_member_that_leaves_takes_no_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An OffsetDelete of all that a group has of a topic, while a member of another group leaves: its tombstones are
+    no second group that lost the topic."""
+    kind, member, value = modern_member("other", "m")
+    log = Log().generation("g", 1, Client("a", ("orders", "clicks"))).commit("g", {KEY: 5, ("clicks", 0): 7})
+    log.modern((kind, member, value), (3, {"groupId": "other"}, {"epoch": 1})).wait(MINUTE).generation("g", 2)
+    log.wait(MINUTE).tombstones("g", KEY)
+    log.modern((8, member, None), (7, member, None), (kind, member, None), (3, {"groupId": "other"}, {"epoch": 2}))
+    path = log.wait(2 * MINUTE).commit("third", {("clicks", 0): 3}).write(tmp_path)
+    for arguments in ([], ["--group", "g"]):
+        told = explained(path, capfd, *arguments, release="4.1.0")
+        (found,) = [one for one in told if one["code"] in ("offsets-deleted", "topic-deleted")]
+        assert found["code"] == "offsets-deleted"
+        assert "an OffsetDelete request" in found["verdict"]
+
+
 def test_a_hanging_transaction_of_several_groups_is_aborted_where_it_began(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
