@@ -301,6 +301,22 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
 
 
 def _share(group: GroupHistory, last: Change) -> Explanation:
+    newest = group.changes[-1]
+    if newest.kind is ChangeKind.DELETED:
+        return Explanation(
+            "share-group",
+            Severity.INFO,
+            f"{group.group_id} was a share group (KIP-932), and was deleted at {moment(newest.place.timestamp_ms)} by "
+            "a DeleteGroups request: share groups do not expire. Its progress in __share_group_state went with it.",
+            newest.place.timestamp_ms,
+            events=[step(last)],
+            evidence=[step(newest)],
+            now=[
+                "Nothing, if that was meant. A group of that name that is made again begins at its "
+                "share.auto.offset.reset.",
+                "Ask who ran kafka-share-groups.sh --delete, or a clean-up job, at that time.",
+            ],
+        )
     return Explanation(
         "share-group",
         Severity.INFO,
