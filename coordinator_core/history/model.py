@@ -187,6 +187,10 @@ class Bare(NamedTuple):
     place: Place
 
 
+TOPICS_CHANGED = "topics or their partitions changed"
+"""Cause of an epoch that no member brought."""
+
+
 class ChangeKind(StrEnum):
     GENERATION = "generation"
     EPOCH = "epoch"

@@ -20,6 +20,7 @@ from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, 
 from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
+    TOPICS_CHANGED,
     Aborts,
     Bare,
     Change,
@@ -480,7 +481,7 @@ class HistoryReader:
                 left,
                 succession(joined, left),
                 getattr(group, "protocol_type", None),
-                "; ".join(causes) or ("topics or their partitions changed" if kind is ChangeKind.EPOCH else ""),
+                "; ".join(causes) or (TOPICS_CHANGED if kind is ChangeKind.EPOCH else ""),
                 group_type=None if group is None else group.type,
                 protocol=getattr(group, "protocol", None),
             )

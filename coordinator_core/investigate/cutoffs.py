@@ -8,7 +8,7 @@ from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, LeaderChange, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, moment, when
+from coordinator_core.investigate.words import described, moment, when
 from coordinator_core.rules.model import Severity
 
 _STEPS = 3
@@ -76,7 +76,7 @@ def _cut_off(
                 else "Upgrade it: librdkafka had this in 1.1 (issue 2630); other clients keep the coordinator, too.",
             ),
             "If it has done its work until now, what it has read since is done twice: commit its position by hand "
-            f"before it starts again: {consumer_groups(group.group_id, '--describe', '--offsets')}",
+            f"before it starts again: {described(group, '--offsets')}",
         ],
         capture=[
             f"Without another commit the offsets stay until about {moment(_until_ms(group, case))}."

@@ -11,7 +11,7 @@ from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import Change, GroupHistory, Member
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import SHOWN, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.investigate.words import consumer_groups, count, described, moment
 from coordinator_core.rules.model import Severity
 
 _STARTS = 3
@@ -79,7 +79,7 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
             "Are both of one application and one environment (a second zone, a scale-up)? Then nothing is wrong.",
             "Else give each environment and each application a group.id of its own, and let the newcomer begin where "
             "it should: --reset-offsets of its new group.",
-            f"See who owns what: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See who owns what: {described(group, '--members', '--verbose')}",
         ],
     )
 

@@ -7,7 +7,7 @@ from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case
-from coordinator_core.investigate.words import consumer_groups
+from coordinator_core.investigate.words import described
 
 NO_REBALANCE_ENDED = (
     "No rebalance has ended since: no generation came after the last one. One that hangs would not be in the log."
@@ -16,7 +16,7 @@ NO_REBALANCE_ENDED = (
 
 def hanging_steps(group: GroupHistory, last: Change, case: Case) -> list[str]:
     """Steps that tell a hanging rebalance from members that hang; ``last`` is the newest generation."""
-    steps = [f"See its state: {consumer_groups(group.group_id, '--describe', '--state')}"]
+    steps = [f"See its state: {described(group, '--state')}"]
     if last.kind is not ChangeKind.GENERATION:
         return steps
     known = [member for member in last.members if member.rebalance_timeout_ms is not None]

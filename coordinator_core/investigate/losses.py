@@ -13,7 +13,7 @@ from coordinator_core.history.signs import has_reached
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
@@ -272,7 +272,7 @@ def _now(
     if kind is EndKind.NO_RULE:
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")
     if not now:
-        now.append(f"Nothing, if that was meant. See what is left: {consumer_groups(group.group_id, '--describe')}")
+        now.append(f"Nothing, if that was meant. See what is left: {described(group)}")
     if _may_be_age(first) and case.captured_retention_ms is not None:
         now.append(
             "Find out whether offsets.retention.minutes was another one then: with --offsets-retention-ms this command "

@@ -21,7 +21,7 @@ from coordinator_core.history.signs import (
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
+from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 
@@ -105,7 +105,7 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
                 "Of Connect: a worker that is back within scheduled.rebalance.max.delay.ms (5 min) keeps its tasks "
                 "(connect.protocol=sessioned).",
             ),
-            f"See them: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See them: {described(group, '--members', '--verbose')}",
         ],
         capture=["Copy the offsets topic: old generations go with the next cleaning."],
     )
@@ -275,7 +275,7 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
         now=[
             f"Does the topic have them? {tool('kafka-topics', '--describe', '--topic', lost[0][0])}",
             "If it does, let the group rebalance: restart one member. They go on from their committed offsets.",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See it: {described(group, '--members', '--verbose')}",
         ],
     )
 

@@ -31,7 +31,7 @@ from coordinator_core.investigate.shifts import (
     who,
 )
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import by_rest, consumer_groups, count, from_file, moment, were, when
+from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, were, when
 from coordinator_core.rules.model import Severity
 
 
@@ -117,7 +117,7 @@ def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
         f"{group.group_id}{of_topics}, by an admin client and not by a member: {records:,} records are read again."
     )
-    back = consumer_groups(group.group_id, "--describe", "--offsets")
+    back = described(group, "--offsets")
     return explanation(
         group,
         moves,

@@ -9,7 +9,7 @@ from coordinator_core.history.model import GroupHistory, Origin, OriginKind, Par
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.cutoffs import cut_off_of
 from coordinator_core.investigate.model import USUAL, Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, moment
+from coordinator_core.investigate.words import described, moment
 from coordinator_core.rules.model import Severity
 
 
@@ -57,7 +57,7 @@ def _stopped(
         evidence=[Event(place, "newest commit")],
         not_this=["No member left: the group had none.", "No committed offset was lost."],
         now=[
-            f"Compare with the group in the other cluster: {consumer_groups(group.group_id, '--describe')}. If it goes "
+            f"Compare with the group in the other cluster: {described(group)}. If it goes "
             "on there, look at MirrorCheckpointConnector: a task that was restarted translates offsets only that are "
             "newer than its restart (before 3.7.1 and 3.8.0: KAFKA-15905); a group that is behind by more than that is "
             "synced again once it has caught up."

@@ -12,7 +12,7 @@ from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupSt
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
+from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, were
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
@@ -66,7 +66,7 @@ def _two_owners(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Expla
             "Restart all members at once, so that none claims what it had before.",
             "Upgrade the clients: sticky assignors have done this when two members claimed one partition (KAFKA-7026, "
             "KAFKA-12984). An assignor of your own: let it give each partition out once.",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See it: {described(group, '--members', '--verbose')}",
         ],
         until_ms=found[-1][0].place.timestamp_ms,
     )

@@ -8,7 +8,7 @@ from coordinator_core.durations import span
 from coordinator_core.history.model import GroupHistory
 from coordinator_core.history.signs import AGAIN, Stand, name_of, stands_of
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, moment, records, tool
+from coordinator_core.investigate.words import count, described, moment, records, tool
 from coordinator_core.rules.model import Severity
 
 
@@ -96,7 +96,7 @@ def _standstill(group: GroupHistory, found: Sequence[Stand]) -> Explanation:
         evidence=_events(found),
         not_this=["Its client is not dead: it commits.", "It is no rebalance."],
         now=[
-            f"Compare with the end: {consumer_groups(group.group_id, '--describe', '--offsets')}: a LAG of 0 is a "
+            f"Compare with the end: {described(group, '--offsets')}: a LAG of 0 is a "
             "quiet topic; where it grows, records wait.",
             "Capture the topics, too (regroup capture): with their ends this command decides.",
             "If records wait: look at that client's log for one that fails again and again, and at the topic: "

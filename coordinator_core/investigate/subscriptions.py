@@ -9,7 +9,7 @@ from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Mem
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
+from coordinator_core.investigate.words import count, described, moment, tool, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -112,7 +112,7 @@ def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             + tool("kafka-topics", "--describe", "--topic", topics[0]),
             "If it does: restart one member. A consumer that finds the topic later rebalances by itself within "
             "metadata.max.age.ms (5 min).",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See it: {described(group, '--members', '--verbose')}",
         ],
     )
 

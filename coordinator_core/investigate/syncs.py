@@ -11,7 +11,7 @@ from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, when
+from coordinator_core.investigate.words import count, described, from_file, moment, when
 from coordinator_core.rules.model import Severity
 
 ONE_WAY = (
@@ -91,7 +91,7 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
             if is_job
             else ONE_WAY,
             *when(restore, f"Stop the consumers and put the group's own offsets back: {from_file(group.group_id)}"),
-            f"See what stands now: {consumer_groups(group.group_id, '--describe', '--offsets')}",
+            f"See what stands now: {described(group, '--offsets')}",
         ],
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         restore=restore,

@@ -12,7 +12,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
 from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, moment, when
+from coordinator_core.investigate.words import count, described, moment, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
 
@@ -129,7 +129,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
             f"remove it: removeMembersFromConsumerGroup with instance id {static.instance_id}."
             if static is not None
             else "Lower session.timeout.ms or max.poll.interval.ms: they say how long a dead member may stay.",
-            f"Watch lag, not members: {consumer_groups(group.group_id, '--describe')}",
+            f"Watch lag, not members: {described(group)}",
         ],
     )
 

@@ -14,7 +14,7 @@ from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Mem
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, records, were, when
+from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, records, were, when
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between
@@ -283,7 +283,7 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
         now=[
             "Look at that client for a paused partition, a record that fails again and again, or a worker that hangs; "
             "a transaction that hangs in the topic holds read_committed consumers: kafka-transactions.sh find-hanging.",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See it: {described(group, '--members', '--verbose')}",
         ],
     )
 
@@ -315,7 +315,7 @@ def _member_stopped(
                 "A static member that is gone stays in the group, and its partitions unread, until session.timeout.ms "
                 f"has passed: start {member.instance_id} again, or removeMembersFromConsumerGroup with that id.",
             ),
-            f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+            f"See it: {described(group, '--members', '--verbose')}",
         ],
     )
 
@@ -516,7 +516,7 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         now=[
             "Look at that client for a first record that fails again and again, or a partition that is paused; with "
             "auto.offset.reset=latest nothing is committed until a new record comes.",
-            f"See it: {consumer_groups(group.group_id, '--describe', '--offsets')} (CURRENT-OFFSET is -)",
+            f"See it: {described(group, '--offsets')} (CURRENT-OFFSET is -)",
         ],
     )
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.groups.model import GroupType, OffsetKey
-from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind, Version
+from coordinator_core.history.model import (
+    TOPICS_CHANGED,
+    Change,
+    ChangeKind,
+    EndKind,
+    GroupHistory,
+    OriginKind,
+    Place,
+    Version,
+)
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, step
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, moment, tool, when
+from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -224,28 +233,52 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         return
     first, last = loop[0].place, loop[-1].place
     poll_limit = told_by_poll_limit(group, name_of(loop[-1].members[0]))
-    key, stood = max(
-        ((key, versions[-1]) for key, versions in group.versions.items()), key=lambda one: one[1].last_place
-    )
+    waiting = {key: one for key, one in group.standing.items() if not _is_at_end(key, one, case)}
+    newest_of = waiting or {key: versions[-1] for key, versions in group.versions.items()}
+    key, stood = max(newest_of.items(), key=lambda one: one[1].last_place)
+    since_place = stood.still or stood.place
+    changed = _topics_changed(group, rounds, newest)
     yield Explanation(
         "restarts-without-progress",
         Severity.INFO if case.topics is None else Severity.WARNING,
         f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
         f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
-        f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record {newest.record_offset}). Each "
-        f"time all of its members, {name_of(loop[-1].members[0])} first, had left before"
-        + (f".{poll_limit}" if poll_limit else ": they crash, or are killed, at what comes next."),
+        f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record "
+        f"{since_place.record_offset}). Each time all of its members, {name_of(loop[-1].members[0])} first, had "
+        "left before"
+        + (
+            f". Its topics or their partitions changed at {moment(changed.place.timestamp_ms)}: a Streams application "
+            "ends itself where an internal topic has another number of partitions than its sources."
+            if changed is not None
+            else f".{poll_limit}"
+            if poll_limit
+            else ": they crash, or are killed, at what comes next."
+        ),
         first.timestamp_ms,
-        events=[step(one) for one in loop[:SHOWN]],
-        evidence=[Event(newest, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
+        events=[*([] if changed is None else [step(changed)]), *(step(one) for one in loop[:SHOWN])],
+        evidence=[Event(since_place, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
         not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
         now=[
+            f"See whether it is NotReady, and compare partitions: {described(group, '--state')}",
+            "If so, stop it and reset it together with its internal topics, whose state is made anew: "
+            "kafka-streams-groups.sh --reset-offsets --delete-all-internal-topics.",
+        ]
+        if changed is not None
+        else [
             *when(poll_limit, POLL_LIMIT_REMEDY),
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
             "that fails): the record behind that offset is the first suspect.",
             f"Past it, with the group stopped: {_past(key)}",
         ],
     )
+
+
+def _topics_changed(group: GroupHistory, rounds: list[Change], newest: Place) -> Change | None:
+    """The change of a streams group's topics that its progress ended with."""
+    found = (one for one in reversed(rounds) if one.kind is ChangeKind.EPOCH and one.cause == TOPICS_CHANGED)
+    change = next(found, None) if group.is_streams else None
+    is_near = change is not None and abs(change.place.timestamp_ms - newest.timestamp_ms) <= MINUTE_MS
+    return change if is_near else None
 
 
 def _past(key: OffsetKey) -> str:
@@ -258,12 +291,13 @@ def _at_ends(group: GroupHistory, case: Case) -> bool:
     """Whether nothing is left to read, as far as topics tell."""
     if case.topics is None:
         return False
-    ends = [
-        (version.last.committed_offset, bounds[1])
-        for key, version in group.standing.items()
-        if (bounds := case.topics.bounds(key.topic, key.partition)) is not None
-    ]
-    return all(committed >= end for committed, end in ends)
+    return all(_is_at_end(key, version, case) for key, version in group.standing.items())
+
+
+def _is_at_end(key: OffsetKey, version: Version, case: Case) -> bool:
+    """Whether nothing is left to read of a partition, or it is not known."""
+    bounds = None if case.topics is None else case.topics.bounds(key.topic, key.partition)
+    return bounds is None or version.last.committed_offset >= bounds[1]
 
 
 def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator_core.durations import utc_text
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import GroupType, OffsetKey
+from coordinator_core.history.model import GroupHistory
 from coordinator_core.untrusted import shell_words
+
+_TOOLS = {GroupType.SHARE: "kafka-share-groups", GroupType.STREAMS: "kafka-streams-groups"}
 
 
 def moment(milliseconds: int) -> str:
@@ -39,6 +42,13 @@ def tool(name: str, *arguments: object) -> str:
 def consumer_groups(group_id: str, *arguments: str) -> str:
     """A call of ``kafka-consumer-groups.sh``, quoted for a shell."""
     return tool("kafka-consumer-groups", "--group", group_id, *arguments)
+
+
+def described(group: GroupHistory, *arguments: str) -> str:
+    """The call that describes the group. ``kafka-consumer-groups.sh`` refuses groups of the newer types."""
+    types = [one.group_type for one in group.changes if one.group_type is not None]
+    name = _TOOLS.get(types[-1], "kafka-consumer-groups") if types else "kafka-consumer-groups"
+    return tool(name, "--group", group.group_id, "--describe", *arguments)
 
 
 def records(key: OffsetKey, offset: int, number: int, *arguments: object) -> str:

@@ -1192,6 +1192,52 @@ def test_a_member_that_leaves_takes_no_offsets(tmp_path: Path, capfd: pytest.Cap
         assert "an OffsetDelete request" in found["verdict"]
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_streams_group_whose_topics_grew_does_not_fail_at_a_record(
+    grows: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``orders`` gets partitions, its repartition topic does not: each member ends itself as soon as it has joined."""
+    group, waits = {"groupId": "s"}, ("orders", 0)
+
+    def epoch(number: int) -> tuple[int, Json, Json]:
+        return 17, group, {"epoch": number, "metadataHash": number, "validatedTopologyEpoch": 0}
+
+    def joins(number: int) -> Log:
+        value: Json = {
+            "instanceId": None,
+            "rackId": None,
+            "clientId": "c",
+            "clientHost": "/10.0.0.1",
+            "rebalanceTimeoutMs": 300_000,
+            "topologyEpoch": 0,
+            "processId": "p",
+            "userEndpoint": None,
+            "clientTags": [],
+        }
+        return log.modern((19, group | {"memberId": f"m-{number}"}, value), epoch(number))
+
+    log = Log()
+    joins(1)
+    for offset in range(0, 100, 10):
+        log.wait(MINUTE).commit("s", {waits: offset, ("orders", 1): 50})
+    if grows:
+        log.wait(1000).modern(epoch(2))
+    joined = 1
+    for number in range(3, 20, 2):
+        left = group | {"memberId": f"m-{joined}"}
+        log.wait(MINUTE if number > 3 else 1000)
+        log.modern((22, left, None), (21, left, None), (19, left, None), epoch(number))
+        joined = number + 1
+        joins(joined)
+    path = topics(log.write(tmp_path), (0, 300), (0, 50))
+    found = {one["code"]: one for one in explained(path, capfd, "--group", "s", release="4.3.1")}
+    told = found["restarts-without-progress"]
+    assert "orders-0 stays at 90 (record " in told["verdict"]
+    assert ("Its topics or their partitions changed at" in told["verdict"]) is grows
+    assert ("kafka-streams-groups.sh --bootstrap-server HOST:9092 --group s --describe" in str(told["now"])) is grows
+    assert ("--shift-by 1 --topic orders:0 " in str(told["now"])) is not grows
+
+
 def test_a_share_group_that_was_deleted_is_none_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     group, member = {"groupId": "s"}, {"groupId": "s", "memberId": "A"}
     joined = {"rackId": None, "clientId": "c", "clientHost": "/10.0.0.1", "subscribedTopicNames": ["orders"]}
