@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from coordinator_core.cli.options import Format, Whole, format_option, note, req
 from coordinator_core.cli.undo import undo_commands
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
-from coordinator_core.untrusted import visible
+from coordinator_core.untrusted import shell_words, visible
 
 _SHOW_BYTES = 1_000_000
 _UNDO_SHOWN = 5
@@ -84,10 +84,8 @@ def capture_command(
         write_json(manifest | {"undo": undo})
     else:
         _write_text(manifest, output)
-        for command in undo[:_UNDO_SHOWN]:
-            write_line(f"undo:       {visible(command)}")
-        if len(undo) > _UNDO_SHOWN:
-            write_line(f"undo:       and {len(undo) - _UNDO_SHOWN} more: regroup investigate {visible(output)}")
+        for command in undo_lines(undo, output):
+            write_line(f"undo:       {command}")
     vanished = any(partition["vanished"] for _, partition in _partitions(manifest))
     return ExitCode.FINDINGS if vanished or _unexplained(manifest) else ExitCode.CLEAN
 
@@ -122,6 +120,13 @@ def _partitions(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         for topic in manifest["topics"]
         for partition in topic["partitions"]
     ]
+
+
+def undo_lines(undo: Sequence[str], output: str) -> Iterator[str]:
+    """The first commands, and the one that prints all of them."""
+    yield from undo[:_UNDO_SHOWN]
+    if len(undo) > _UNDO_SHOWN:
+        yield f"and {len(undo) - _UNDO_SHOWN} more: {shell_words(['regroup', 'investigate', output])}"
 
 
 def _write_text(manifest: dict[str, Any], output: str) -> None:

@@ -72,11 +72,11 @@ def topics_document(
     topics = client.topics()
     leaders = _leaders(topics)
     starts, ends = client.positions(leaders, EARLIEST), client.offsets(leaders, LATEST)
-    # A topic that was made again in between begins at 0.
-    starts |= {one: start for one, start in before.items() if one in starts and start.offset < starts[one].offset}
     # Where a log still begins at 0, its first record is about as old as the topic.
     whole = {one: leaders[one] for one, start in starts.items() if start.offset == 0 and ends.get(one, 0) > 0}
     oldest = client.positions(whole, OLDEST_RECORD)
+    # A topic that was made again in between begins at 0.
+    starts |= {one: start for one, start in before.items() if one in starts and start.offset < starts[one].offset}
     return {
         "captured_at_ms": at,
         "brokers": [

@@ -11,7 +11,7 @@ from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import Change, GroupHistory, Member
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import SHOWN, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, described, moment
+from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment
 from coordinator_core.rules.model import Severity
 
 _STARTS = 3
@@ -203,7 +203,9 @@ def _unfilled_id(group: GroupHistory) -> Iterator[Explanation]:
         now=[
             "Look where group.id of these clients comes from: a variable that is not set, a template that was not "
             "rendered.",
-            "Give the new group the offsets of this one before its first start, with the consumers stopped: "
-            + consumer_groups("NEW", "--reset-offsets", "--from-file", "offsets.csv", "--execute"),
+            "With the consumers stopped, write the offsets of this group to a file: "
+            + consumer_groups(group_id, "--reset-offsets", "--all-topics", "--to-current", "--export", "--dry-run")
+            + " > offsets.csv",
+            "Give them to the new group before its first start: " + from_file("NEW"),
         ],
     )

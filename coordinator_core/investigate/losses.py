@@ -271,7 +271,9 @@ def _now(
         )
     if kind is EndKind.NO_RULE:
         now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")
-    if not now:
+    if not now and _is_gone(group):
+        now.append("Nothing, if that was meant: nothing is left of the group.")
+    elif not now:
         now.append(f"Nothing, if that was meant. See what is left: {described(group)}")
     if _may_be_age(first) and case.captured_retention_ms is not None:
         now.append(
@@ -285,6 +287,11 @@ def _now(
             "it compares with the ages at which other groups lost theirs."
         )
     return now
+
+
+def _is_gone(group: GroupHistory) -> bool:
+    """Whether the coordinator has no such group any more, so that no tool describes it."""
+    return not group.standing and (not group.changes or group.changes[-1].kind is ChangeKind.DELETED)
 
 
 def _may_be_age(removal: Removal) -> int | None:

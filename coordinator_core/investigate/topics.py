@@ -14,7 +14,17 @@ from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Mem
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, records, were, when
+from coordinator_core.investigate.words import (
+    consumer_groups,
+    count,
+    described,
+    from_file,
+    moment,
+    of_topics,
+    records,
+    were,
+    when,
+)
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
 from coordinator_core.rules.topics import UNKNOWN, lag_between
@@ -99,7 +109,7 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
     if not held:
         return
     unread, lag = sum(one.start - one.committed for one in held), sum(one.lag for one in held)
-    first = held[0]
+    first, below = held[0], [one.key for one in held]
     yield Explanation(
         "committed-below-log-start",
         Severity.WARNING,
@@ -118,9 +128,7 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
         ],
         now=[
             "Commit the log start, so that lag is counted from there (the group must have no members): "
-            + consumer_groups(
-                group.group_id, "--reset-offsets", "--to-earliest", "--topic", first.key.topic, "--execute"
-            ),
+            + consumer_groups(group.group_id, "--reset-offsets", "--to-earliest", *of_topics(below), "--execute"),
             "If the records were needed: raise retention.ms of the topic above the longest time that the group is "
             "stopped.",
         ],

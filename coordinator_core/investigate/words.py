@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator_core.durations import utc_text
 from coordinator_core.groups.model import GroupType, OffsetKey
@@ -49,6 +49,14 @@ def described(group: GroupHistory, *arguments: str) -> str:
     types = [one.group_type for one in group.changes if one.group_type is not None]
     name = _TOOLS.get(types[-1], "kafka-consumer-groups") if types else "kafka-consumer-groups"
     return tool(name, "--group", group.group_id, "--describe", *arguments)
+
+
+def of_topics(keys: Iterable[OffsetKey]) -> list[str]:
+    """Words that name partitions, ``--topic orders:0,1`` for each topic, to Kafka's tools and to ours."""
+    partitions: dict[str, list[str]] = {}
+    for key in sorted(keys):
+        partitions.setdefault(key.topic, []).append(str(key.partition))
+    return [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
 
 
 def records(key: OffsetKey, offset: int, number: int, *arguments: object) -> str:

@@ -13,7 +13,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.words import count, moment
+from coordinator_core.investigate.words import count, moment, of_topics
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
 from coordinator_core.topology import is_topic_name
@@ -39,11 +39,7 @@ class Undo:
             return None
         if one.code == TOPIC_DELETED and one.severity is Severity.INFO:
             return None  # The topic is gone, or nobody has read it again.
-        partitions: dict[str, list[str]] = {}
-        for key in sorted(one.restore):
-            partitions.setdefault(key.topic, []).append(str(key.partition))
-        what = ["--group", one.group_id]
-        what += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
+        what = ["--group", one.group_id, *of_topics(one.restore)]
         offsets = set(one.restore.values())
         if one.code == _BEYOND_END:
             words = [*self.log, *what, "--out-of-range", "trim"]

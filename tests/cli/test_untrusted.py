@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -18,6 +19,7 @@ import pytest
 
 from coordinator_core import untrusted
 from coordinator_core.cli.app import cli, run
+from coordinator_core.cli.capture import undo_lines
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.source import csv_rows, read_csv
 from coordinator_core.runs.prune import Removal
@@ -351,6 +353,13 @@ def test_a_shell_reads_the_words_of_a_command_again(words: list[str]) -> None:
 
 def test_a_half_of_a_character_is_shown_as_kafka_writes_it() -> None:
     assert shell_words(["a\ud800"]) == r"$'a\077'"
+
+
+def test_what_prints_the_other_undo_commands_names_the_capture_as_one_word() -> None:
+    *first, last = undo_lines([f"undo {number}" for number in range(8)], "captures/of today's")
+    assert first == [f"undo {number}" for number in range(5)]
+    words = shlex.split(last.removeprefix("and 3 more: "))
+    assert words == ["regroup", "investigate", "captures/of today's"]
 
 
 def test_names_come_into_commands_as_words() -> None:

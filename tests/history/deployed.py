@@ -282,7 +282,7 @@ DEPLOYED = (
         unfilled,
         "group-id-not-filled-in",
         ("a placeholder that nobody filled in", "2 clients used it"),
-        "a variable that is not set",
+        "'${KAFKA_GROUP_ID}' --reset-offsets --all-topics --to-current --export --dry-run > offsets.csv",
         0,
         group=None,
     ),

@@ -540,6 +540,19 @@ def test_a_topic_or_its_groups_were_deleted(
     assert any("--delete" in step for step in together["now"])
 
 
+@pytest.mark.parametrize("lives", [False, True])
+def test_no_tool_is_to_describe_a_group_that_is_gone(
+    lives: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers of Kafka 4 answer GROUP_ID_NOT_FOUND."""
+    log = Log().generation("g", 1, Client("m")).commit("g", {KEY: 50, ("clicks", 0): 7}).wait(MINUTE).generation("g", 2)
+    lost = [KEY] if lives else [KEY, ("clicks", 0)]
+    log.wait(MINUTE).tombstones("g", *lost, with_group=not lives)
+    found = {one["code"]: one for one in explained(log.write(tmp_path), capfd, "--since", str(T0), release="4.3.1")}
+    steps = " ".join(found["offsets-deleted"]["now"])
+    assert ("--group g --describe" in steps, "nothing is left of the group" in steps) == (lives, not lives)
+
+
 @pytest.mark.parametrize("begins_later", [False, True])
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("alone", [False, True])
