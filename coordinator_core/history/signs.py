@@ -220,6 +220,21 @@ def has_reached(versions: Sequence[Version], record_offset: int, committed_offse
     return False
 
 
+def read_to(versions: Sequence[Version], version: Version) -> Version:
+    """``version``, or where an Admin client set it ahead and nobody went on from there, the one before that: up to its
+    last value the group has read."""
+    at = next(number for number, one in enumerate(versions) if one is version)
+    while at and _is_set_ahead(versions, at):
+        at -= 1
+    return versions[at]
+
+
+def _is_set_ahead(versions: Sequence[Version], at: int) -> bool:
+    after = versions[at]
+    is_of_admin = after.origin is not None and after.origin.kind is OriginKind.ADMIN
+    return is_of_admin and after.commits == 1 and _is_followed(versions[at - 1], after) and _is_jump(versions, at)
+
+
 def _kind_of(move: Move) -> MoveKind:
     if move.records > 0:
         return MoveKind.SKIPPED if move.origin is OriginKind.ADMIN else MoveKind.JUMPED

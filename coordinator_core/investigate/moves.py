@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from coordinator_core.durations import span
@@ -14,6 +14,7 @@ from coordinator_core.history.signs import (
     is_pause,
     moves_of,
     name_of,
+    read_to,
     rivals_of,
     stop_between,
     with_steps_beside,
@@ -28,6 +29,7 @@ from coordinator_core.investigate.shifts import (
     explanation,
     partitions_of,
     sequence_of,
+    to_put_back,
     who,
 )
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
@@ -47,9 +49,15 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     }
     resets = moves.pop(MoveKind.RESET, [])
     after = {id(one): two for versions in group.versions.values() for one, two in pairwise(versions)} if resets else {}
-    for some in by_request(move for move in resets if not _is_overwritten(move, after.get(id(move.after)))):
-        yield _reset(group, some)
-    for some in by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after)))):
+    ignored = [
+        some
+        for some in by_request(move for move in resets if _is_overwritten(move, after.get(id(move.after))))
+        if any(after[id(move.after)].first.committed_offset > move.before.last.committed_offset for move in some)
+    ]
+    overwritten = {id(move) for some in ignored for move in some}
+    for some in by_request(move for move in resets if id(move) not in overwritten):
+        yield _reset(group, some, after)
+    for some in ignored:
         yield _reset_overwritten(group, some, after[id(some[0].after)])
     yield from explain_back(group, moves)
     jumped = moves.get(MoveKind.JUMPED, ())
@@ -109,20 +117,31 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
     )
 
 
-def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
-    records = -sum(move.records for move in moves)
+def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, Version]) -> Explanation:
+    """``following`` are the versions after those of the moves, by their ids."""
+    read = [read_to(group.versions[move.key], move.before).last.committed_offset for move in moves]
+    records = sum(max(0, at - move.after.first.committed_offset) for at, move in zip(read, moves, strict=True))
     topics = len({move.key.topic for move in moves})
     of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
         f"{group.group_id}{of_topics}, by an admin client and not by a member: {records:,} records are read again."
     )
+    if any(at != move.before.last.committed_offset for at, move in zip(read, moves, strict=True)):
+        verdict += " They had been set forward before, and nobody has read on from there."
+    is_back = all(_is_overwritten(move, following.get(id(move.after))) for move in moves)
+    if is_back:
+        put = following[id(moves[0].after)].place
+        verdict += (
+            f" At {moment(put.timestamp_ms)} (record {put.record_offset}) the same values as before were committed "
+            "again: somebody put them back, or a client that is no member was there all the time."
+        )
     back = described(group, "--offsets")
     return explanation(
         group,
         moves,
         "reset-by-admin",
-        Severity.CRITICAL,
+        Severity.INFO if not records else Severity.WARNING if is_back else Severity.CRITICAL,
         verdict,
         not_this=[
             "It was no deploy, no rebalance and no consumer: the group had no members then.",
@@ -180,6 +199,8 @@ def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set forward at once in "
         f"{group.group_id}, by an admin client: {records:,} records are skipped."
     )
+    if all(to_put_back(group, move) is None for move in moves):
+        verdict += " They were set back since."
     return explanation(
         group,
         moves,

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.history.model import GroupHistory, Version
-from coordinator_core.history.signs import Move, has_reached
+from coordinator_core.history.signs import Move, has_reached, read_to
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
 from coordinator_core.investigate.words import count, from_file
 from coordinator_core.rules.model import Severity
@@ -80,7 +80,7 @@ def explanation(
     **more: Any,
 ) -> Explanation:
     # Of several steps of one key the first one: before it the group was as it should be.
-    first = {move.key: move for move in reversed(moves) if not _is_passed(group, move)}
+    first = {move.key: held for move in reversed(moves) if (held := to_put_back(group, move)) is not None}
     return Explanation(
         code,
         severity,
@@ -89,15 +89,30 @@ def explanation(
         events=sequence_of(group, moves),
         evidence=events_of(moves),
         now=[one for one in now if first or from_file(group.group_id) not in one],
-        restore={key: move.before.last.committed_offset for key, move in first.items()},
-        ends={key: move.before.end.place.record_offset for key, move in first.items() if move.before.end is not None},
+        restore={key: held.last.committed_offset for key, held in first.items()},
+        ends={key: held.end.place.record_offset for key, held in first.items() if held.end is not None},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
         until_ms=max(map(_time_of, moves)),
         **more,
     )
 
 
-def _is_passed(group: GroupHistory, move: Move) -> bool:
-    """Whether the group has been further since than before a step back: what was read again is done."""
-    further = move.before.last.committed_offset + 1
-    return move.records < 0 and has_reached(group.versions[move.key], move.after.place.record_offset, further)
+def to_put_back(group: GroupHistory, move: Move) -> Version | None:
+    """The version whose last value undoes a step; ``None`` where nothing is to be undone.
+
+    That is a step back behind which the group has been further since, as what was read again is done, or whose next
+    commit put it back, or which took back what the group was set ahead; and a step forward that was taken back, as
+    nothing is skipped any more.
+    """
+    versions = group.versions[move.key]
+    begin = move.after.place.record_offset
+    if move.records >= 0:
+        since = (one for one in versions if one.place.record_offset > begin)
+        is_back = any(one.first.committed_offset <= move.before.last.committed_offset for one in since)
+        return None if is_back else move.before
+    held = read_to(versions, move.before)
+    value = held.last.committed_offset
+    following = next((one for one in versions if one.place.record_offset > begin), None)
+    is_back = following is not None and following.first.committed_offset == value
+    is_done = is_back or value <= move.after.first.committed_offset or has_reached(versions, begin, value + 1)
+    return None if is_done else held

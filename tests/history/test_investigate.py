@@ -744,6 +744,53 @@ def test_all_that_a_request_set_forward_is_told_and_put_back(tmp_path: Path, cap
     assert [(one["topic"], one["offset"]) for one in found["restore"]] == [("clicks", 90), ("orders", 90)]
 
 
+@pytest.mark.parametrize(
+    ("back", "severities", "restored"),
+    [
+        (0, ("critical", "warning"), ([90], [])),
+        (500, ("info", "warning"), ([], [90])),
+        (90, ("info", "warning"), ([], [])),
+    ],
+)
+def test_what_a_group_was_set_ahead_of_is_not_put_back(
+    back: int,
+    severities: tuple[str, str],
+    restored: tuple[list[int], list[int]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A reset to the end, and one back before anybody has read on, as ``restore apply`` undoes it: both together are to
+    be undone, each once."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in range(0, 100, 10):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    log.wait(1000).generation("g", 2).wait(MINUTE).commit("g", {KEY: 9090}, leader_epoch=-1)
+    log.wait(MINUTE).commit("g", {KEY: back}, leader_epoch=-1)
+    told = {one["code"]: one for one in explained(log.write(tmp_path), capfd)}
+    found = [told["reset-by-admin"], told["skipped-by-admin"]]
+    assert tuple(one["severity"] for one in found) == severities
+    assert tuple([row["offset"] for row in one["restore"]] for one in found) == restored
+    assert [one["undo"] is not None for one in found] == [bool(offsets) for offsets in restored]
+    assert f"{max(0, 90 - back)} records are read again" in found[0]["verdict"]
+
+
+@pytest.mark.parametrize(("more", "code"), [(0, "reset-by-admin"), (10, "reset-without-effect")])
+def test_a_reset_that_was_put_back_is_not_to_be_done_again(
+    more: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What ``restore apply`` writes has leader epochs, as commits of a client that never stopped; that one goes on."""
+    other = ("orders", 1)
+    log = Log().generation("g", 1, Client("m", partitions=(KEY, other)))
+    for value in range(100, 400, 100):
+        log.wait(MINUTE).commit("g", {KEY: value, other: value})
+    log.wait(1000).generation("g", 2).wait(MINUTE).commit("g", {KEY: 0, other: 0}, leader_epoch=-1)
+    log.wait(MINUTE).commit("g", {KEY: 300 + more, other: 300})
+    (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info")
+    assert (found["code"], found["severity"]) == (code, "warning")
+    assert [row["offset"] for row in found["restore"]] == ([0, 0] if more else [])
+    assert ("the same values as before were committed again" in found["verdict"]) == (not more)
+
+
 @pytest.mark.parametrize(("commits", "later"), [(True, MINUTE), (False, 3 * MINUTE)])
 def test_a_coordinator_that_members_found_is_no_cause(
     commits: bool, later: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
