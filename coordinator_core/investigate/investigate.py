@@ -41,7 +41,7 @@ from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.outsiders import explain_outsiders
-from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling
+from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
 from coordinator_core.investigate.partitions import explain_cluster, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
 from coordinator_core.investigate.preallocated import explain_preallocated
@@ -120,6 +120,7 @@ def investigate(
     else:
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
+    explanations = without_waiting(explanations, histories)
     found = [group for history in histories for group in history.groups.values()]
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):

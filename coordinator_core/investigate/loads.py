@@ -11,8 +11,8 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.lifecycle.half_cleaned import NEWEST_CLASSIC, GroupHistory, group_histories
 from coordinator_core.lifecycle.loads import Stop, load_of, loads
-from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.reader import OnDamage, read_partition
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.releases import Loader, every_profile
 from coordinator_core.rules.model import Severity
@@ -54,25 +54,28 @@ def explain_loads(
         profiles = [profile, *later]
         with_fixes, *_ = loads(snapshot, profile, profiles, on_damage=on_damage, damage=[], histories=records)
         own = list(with_fixes.partitions)
+    logs = {log.offsets_partition: log for log in snapshot.partitions}
     for one in own:
-        history = histories[one.offsets_partition]
+        history, log = histories[one.offsets_partition], logs[one.offsets_partition]
         if one.stop is not None:
             stop = one.stop
             if stop.bug is None and "value version" in stop.detail and BUGS[_UNKNOWN_VERSION].fits(profile.release):
                 stop = replace(stop, bug=_UNKNOWN_VERSION)
-            yield _refused(history, stop, case)
+            yield _refused(history, log, stop, case)
         elif one.after_cleaning is not None:
-            yield _at_risk(history, one.after_cleaning, case)
+            yield _at_risk(history, log, one.after_cleaning, case)
 
 
-def _place(history: PartitionHistory, stop: Stop) -> tuple[Place, str | None]:
+def _place(history: PartitionHistory, log: PartitionLog, stop: Stop) -> tuple[Place, str | None]:
     """The record at which the load stops, and its group where that was decoded."""
     for group in history.groups.values():
         for change in group.changes:
             if change.place.record_offset == stop.record_offset:
                 return change.place, group.group_id
     offset = history.end_offset if stop.record_offset is None else stop.record_offset
-    return Place(history.offsets_partition, offset, history.last_ms, "", 0, -1), None
+    batches = (batch for _, batch in read_partition(log, on_damage=OnDamage.SALVAGE, damage=[]))
+    times = (batch.max_timestamp_ms for batch in batches if batch.base_offset <= offset < batch.next_offset)
+    return Place(history.offsets_partition, offset, next(times, history.last_ms), "", 0, -1), None
 
 
 def _cure(stop: Stop) -> list[str]:
@@ -87,8 +90,8 @@ def _known(stop: Stop) -> str:
     return "" if stop.bug is None else f" This is {stop.bug}{fixed}."
 
 
-def _refused(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
-    place, group_id = _place(history, stop)
+def _refused(history: PartitionHistory, log: PartitionLog, stop: Stop, case: Case) -> Explanation:
+    place, group_id = _place(history, log, stop)
     number, release = history.offsets_partition, case.profile.release
     code, not_this = "load-refused", "The bytes are not damaged: Kafka's rules of this release refuse them."
     verdict = f"Kafka {release} stops loading offsets partition {number} at record {place.record_offset}"
@@ -115,8 +118,8 @@ def _refused(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
     )
 
 
-def _at_risk(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
-    place, group_id = _place(history, stop)
+def _at_risk(history: PartitionHistory, log: PartitionLog, stop: Stop, case: Case) -> Explanation:
+    place, group_id = _place(history, log, stop)
     changes = [] if group_id is None else history.groups[group_id].changes
     return Explanation(
         "load-at-risk",

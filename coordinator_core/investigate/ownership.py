@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from coordinator_core.durations import span
@@ -248,6 +248,22 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
                 "If it was not: look at what the members were deployed with at that time (topic list or pattern).",
             ],
         )
+
+
+def without_waiting(found: Iterable[Explanation], histories: Iterable[PartitionHistory]) -> list[Explanation]:
+    """The explanations without those of members that own nothing until others have released what is theirs: the target
+    assignment says who is to have it."""
+    groups = {one.offsets_partition: one.state.groups for one in histories if one.state is not None}
+
+    def waits(one: Explanation) -> bool:
+        group = groups.get(-1 if one.offsets_partition is None else one.offsets_partition, {}).get(one.group_id or "")
+        return (
+            one.code == "members-without-partitions"
+            and isinstance(group, ConsumerGroup)
+            and group.state is GroupState.RECONCILING
+        )
+
+    return [one for one in found if not waits(one)]
 
 
 def explain_reconciling(history: PartitionHistory, case: Case) -> Iterator[Explanation]:

@@ -25,7 +25,7 @@ from coordinator_core.releases import Release
 from coordinator_core.rules.model import Severity
 from tests.cases import CASES, Case, cross_section
 from tests.history.further import TOPIC_ID
-from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, topics
+from tests.history.incidents import GROUP, INCIDENTS, ORDERS, Build, handover, topics
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, group_histories, modern_member
 from tests.history.reported import bumped, joins, leaves, owns, reset_of_assign
 from tests.history.test_causes import removed_and_back, removed_together
@@ -1312,6 +1312,31 @@ def test_coordinators_of_other_partitions_are_nothing_to_a_group(
         assert [number for number in (0, 1) if f"Coordinator: offsets partition {number} " in text] == numbers
     document = json.loads(out(capfd, *common, "--group", "h", "--format", "json"))
     assert [one["offsets_partition"] for one in document["coordinators"]] == [0, 1]
+
+
+def test_a_load_at_risk_has_the_time_of_its_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The record is none that changes the group; the log goes on for a minute after it."""
+    found = explained(handover(tmp_path, True), capfd, release="4.0.1")
+    ((event,),) = [one["evidence"] for one in found if one["code"] == "load-at-risk"]
+    assert (event["record_offset"], event["timestamp_ms"]) == (6, T0 + 2 * MINUTE)
+
+
+@pytest.mark.parametrize("releases", [True, False])
+def test_a_member_that_waits_for_a_partition_was_given_one(
+    releases: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The second member has nothing yet: the target assignment gives it one of two, which the first one has still."""
+    log = Log().modern(joins("a", "/10.0.0.1"), bumped(1), owns("a", 1, 0, 1))
+    log.wait(MINUTE).commit(GROUP, {KEY: 5, ("orders", 1): 5})
+    log.wait(MINUTE).modern(joins("b", "/10.0.0.2"), bumped(2))
+    log.modern((6, {"groupId": GROUP}, {"assignmentEpoch": 2}), owns("b", 2))
+    if releases:
+        # It keeps both: that is what the assignor has decided.
+        log.modern(owns("a", 2, 0, 1))
+    path = topics(log.write(tmp_path), (0, 10), (0, 10), topic_id=TOPIC_ID)
+    for arguments in ([], ["--group", GROUP]):
+        codes = [one["code"] for one in explained(path, capfd, *arguments, release="4.3.1")]
+        assert ("members-without-partitions" in codes) is releases
 
 
 def test_a_share_group_that_was_deleted_is_none_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
