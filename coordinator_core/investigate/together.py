@@ -317,7 +317,12 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         f"{groups} of {count(alive, 'group')} lost members and rebalanced within "
         f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on: "
     )
-    hosts = Counter(host for one in some for host in {member.client_host for member in one.change.left})
+    left = {
+        (member.client_host, one.group.offsets_partition, one.group.group_id)
+        for one in some
+        for member in one.change.left
+    }
+    hosts = Counter(host for host, *_ in sorted(left))
     host, lost = hosts.most_common(1)[0] if hosts else ("", 0)
     if moved:
         at = moved[0]

@@ -860,6 +860,23 @@ def test_who_was_stopped_misses_no_commit_at_a_failover(
     assert [row["rule"] for row in _rows_of_rules(path, capfd, "R72", "R73")] == rules
 
 
+def test_a_group_that_flaps_makes_no_host_the_cause(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Members of four groups leave four hosts; one of them comes back and leaves again, six times."""
+    log, names = Log(), [f"g-{number}" for number in range(4)]
+    clients = {name: Client(f"{name}-m", partitions=(KEY,), host=f"/10.0.0.{at}") for at, name in enumerate(names)}
+    for name in names:
+        log.generation(name, 1, clients[name]).commit(name, {KEY: 1})
+    log.wait(MINUTE)
+    for name in names:
+        log.wait(1000).generation(name, 2)
+    for number in range(3, 13, 2):
+        log.wait(1000).generation("g-3", number, clients["g-3"]).wait(1000).generation("g-3", number + 1)
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (found,) = [one for one in document["explanations"] if one["code"] == "groups-rebalanced-together"]
+    assert "4 of 4 groups lost members" in found["verdict"]
+    assert "the members that left are on different hosts" in found["verdict"]
+
+
 def test_rules_name_a_sync_that_sets_offsets_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = _rows_of_rules(str(synced_over(tmp_path / "log", True)), capfd, "R72", "R73")
     assert {row["rule"] for row in rows} == {"R72"}
