@@ -25,6 +25,12 @@ class Bug:
     remedy: str
 
     @property
+    def told(self) -> str:
+        """Id, title, and the releases without it."""
+        since = "not fixed yet" if self.fixed_in == "open" else f"fixed in {self.fixed_in}"
+        return f"{self.id}, {self.title}; {since}"
+
+    @property
     def advice(self) -> str:
         """The remedy as a sentence."""
         return f"{self.remedy[0].upper()}{self.remedy[1:]}."

@@ -211,7 +211,7 @@ def _lines(one: Explanation, undo: Undo) -> Iterator[str]:
     yield from _list("What it is not:", one.not_this)
     if one.bug is not None:
         bug = BUGS[one.bug]
-        yield f"  Known bug: {bug.id}, {bug.title}; fixed in {bug.fixed_in}."
+        yield f"  Known bug: {bug.told}."
     yield from _list("What to do now:", one.now)
     if one.restore and one.severity > Severity.INFO:
         lines = restore_csv([one])

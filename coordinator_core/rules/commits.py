@@ -266,9 +266,10 @@ NO_LEADER_EPOCH = Rule(
     Severity.INFO,
     summary="Commits of a group carry no leader epoch.",
     why="After an unclean leader election the consumer cannot notice that the log under its offset is "
-    "another one (KAFKA-20507). Old clients, Admin resets and commits with a retention time have none.",
+    "another one (KAFKA-20507). Old clients, Admin resets and commits with a retention time have none, nor has Streams "
+    "with exactly_once_v2 for its repartition topics.",
     evidence="How many partitions; one of the commits.",
-    remedy="Upgrade the client; commit offsets together with the epoch of the last record.",
+    remedy="Upgrade an old client; commit offsets together with the epoch of the last record.",
     message="commits of {group_id} carry no leader epoch",
     reads=("offsets",),
     find=_no_leader_epoch,

@@ -1331,6 +1331,11 @@ def test_coordinators_of_other_partitions_are_nothing_to_a_group(
     assert [one["offsets_partition"] for one in document["coordinators"]] == [0, 1]
 
 
+def test_a_bug_that_no_release_has_fixed_is_told_so() -> None:
+    assert BUGS["KAFKA-21117"].told.endswith("over a classic one stop the load; not fixed yet")
+    assert BUGS["KAFKA-12890"].told.endswith("for ever; fixed in 2.8.1, 3.0.0")
+
+
 def test_a_load_at_risk_has_the_time_of_its_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The record is none that changes the group; the log goes on for a minute after it."""
     found = explained(handover(tmp_path, True), capfd, release="4.0.1")
