@@ -385,8 +385,9 @@ def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> It
     yield Explanation(
         "group-is-empty",
         Severity.INFO,
-        f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} stay "
-        f"until about {moment(until)}; then a consumer starts from auto.offset.reset.",
+        f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} "
+        f"{'stays' if len(held) == 1 else 'stay'} until about {moment(until)}; then a consumer starts from "
+        "auto.offset.reset.",
         base,
         events=[step(one) for one in rounds[-3:]],
         evidence=[step(last)],

@@ -459,7 +459,7 @@ def _long_metadata(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         now=[
             "Let the client write less into the metadata, which grow with what it has in flight (acknowledged "
             "records out of order, positions of its own).",
-            "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type brokers --entity-default --add-config "
-            f"offset.metadata.max.bytes={4 * int(limit)} (where the release takes it at run time; else restart)",
+            f"Set offset.metadata.max.bytes={4 * int(limit)} for all brokers, and restart them: they refuse to take "
+            "it at run time.",
         ],
     )

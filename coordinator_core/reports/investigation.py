@@ -201,7 +201,8 @@ def how_to_undo(one: Explanation) -> str:
     if one.severity is Severity.INFO:
         return "Undo"
     is_whole = one.held_before is not None and one.code != _BEYOND_END
-    return "With leader epochs and metadata, proved and undoable" if is_whole else "Proved and undoable"
+    with_it = "With metadata, and leader epochs where topic ids are known; proved and undoable"
+    return with_it if is_whole else "Proved and undoable"
 
 
 def _lines(one: Explanation, undo: Undo) -> Iterator[str]:

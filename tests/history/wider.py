@@ -496,7 +496,7 @@ WIDER = (
         long_metadata,
         "metadata-near-limit",
         ("3,900 characters", "4,096 by default", "OFFSET_METADATA_TOO_LARGE"),
-        "write less",
+        "offset.metadata.max.bytes=16384 for all brokers, and restart them",
         40,
     ),
 )
