@@ -202,7 +202,7 @@ def plan_command(
     """
     scenario = _scenario(others)
     chosen = parse_topics(topics)
-    renamed_groups, renamed_topics = _names(group_names, "--map-group"), _names(topic_names, "--map-topic")
+    renamed_groups, renamed_topics = _names(group_names, "--map-group", groups), _names(topic_names, "--map-topic")
     of_file = {} if names_file is None else _names_of_file(names_file)
     point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
     _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
@@ -341,11 +341,13 @@ def _put(found: dict[K, V], key: K, value: V, where: str) -> None:
         raise UsageError(f"{where}: {key!r} is {found[key]!r} already")
 
 
-def _names(texts: Sequence[str], option: str) -> dict[str, str]:
+def _names(texts: Sequence[str], option: str, known: Sequence[str] = ()) -> dict[str, str]:
+    """New names by old ones; of several ``=`` that one counts which has a ``known`` name before it, else the first."""
     found: dict[str, str] = {}
     for text in texts:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
+        old = next((name for name in known if text.startswith(f"{name}=")), text.partition("=")[0])
+        new = text[len(old) + 1 :]
+        if not (old and new):
             raise UsageError(f"{option} {text}: expected OLD=NEW")
         _put(found, old, new, f"{option} {text}")
     return found

@@ -318,6 +318,14 @@ def test_what_a_group_was_set_over_has_not_been_read_again(tmp_path: Path, capfd
     assert after(document) == {f"g orders-{number}": 10_000 for number in range(4)}
 
 
+def test_a_group_id_with_an_equals_sign_is_mapped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As ``regroup rescue`` prints it."""
+    log = Log().commit("k=v", {("orders", 0): 5}).commit("k", {("orders", 0): 6}).write(tmp_path / "log")
+    common = [log, "--against", log, "--group"]
+    assert after(planned(capfd, *common, "k=v", "--map-group", "k=v=k=v-1")) == {"k=v-1 orders-0": 5}
+    assert after(planned(capfd, *common, "k", "--map-group", "k=v=k=v-1")) == {"v=k=v-1 orders-0": 6}
+
+
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     topics = {
         "topics": [
