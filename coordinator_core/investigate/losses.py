@@ -53,14 +53,17 @@ def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 
 def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
-    """The common end of removals. A topic that has the same id now was not deleted; where it is there now, a request
-    that may have removed the groups is likelier than its deletion."""
+    """The common end of removals. A topic that has the same id now was not deleted, and one that has another id was;
+    where it is there now, a request that may have removed the groups is likelier than its deletion."""
     end = removals[0].end
     assert end is not None
     kinds = [one for one in (end.kind, *end.others) if one is not EndKind.TOPIC_DELETION]
     if len(kinds) <= len(end.others) and all(_has_id_now(one, case.topics) for one in removals):
         why = f"{end.why}; the topic has the same id now, so it was not deleted"
         return replace(end, kind=kinds[0] if kinds else EndKind.NO_RULE, others=tuple(kinds[1:]), why=why)
+    if EndKind.TOPIC_DELETION in end.others and end.kind in _ELSE and _is_another_now(removals, case.topics):
+        why = f"{end.why}; the topic has another id now, so it was deleted and made again"
+        return replace(end, kind=EndKind.TOPIC_DELETION, others=tuple(kinds), why=why)
     if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others or case.topics is None:
         return end
     keys = [removal.offset_key for removal in removals]
@@ -70,12 +73,17 @@ def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
     return replace(end, kind=EndKind.DELETE_GROUPS, others=others)
 
 
-def _has_id_now(removal: Removal, topics: Topics | None) -> bool:
-    """Whether the topic has the id, after the removal, that the value had."""
+def _has_id_now(removal: Removal, topics: Topics | None) -> bool | None:
+    """Whether the topic has the id, after the removal, that the value had; ``None`` where that is not known."""
     if topics is None or 0 <= (topics.captured_at_ms or -1) < removal.place.timestamp_ms:
-        return False
-    topic_id = removal.value.topic_id
-    return topic_id is not None and topics.id_of(removal.offset_key.topic) == topic_id
+        return None
+    topic_id, now = removal.value.topic_id, topics.id_of(removal.offset_key.topic)
+    return None if topic_id is None or now is None else now == topic_id
+
+
+def _is_another_now(removals: Sequence[Removal], topics: Topics | None) -> bool:
+    """Whether these are offsets of topics that were made again since: they mean nothing in those of now."""
+    return all(_has_id_now(one, topics) is False for one in removals)
 
 
 def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], missed: Sequence[Removal]) -> Explanation:
@@ -86,7 +94,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         bug = "KIP-211"
     read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
     skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
-    if kind is EndKind.TOPIC_DELETION and not end.others:
+    if kind is EndKind.TOPIC_DELETION and (not end.others or _is_another_now(removals, case.topics)):
         read_again, skipped = [], []  # A topic that is made again begins again.
     severity = Severity.WARNING if read_again or skipped else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:

@@ -655,6 +655,27 @@ def test_what_a_request_may_have_taken_is_put_back(
     assert "1 partition was read again from an earlier offset afterwards." in one["verdict"]
 
 
+@pytest.mark.parametrize("reads_again", [False, True])
+def test_a_topic_that_has_another_id_now_was_deleted(
+    reads_again: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One group alone had offsets of it and keeps others, as OffsetDelete would leave it: nothing is to be put back."""
+    log = Log(topic_id=TOPIC_ID).generation("g", 1, Client("m")).commit("g", {KEY: 500, ("clicks", 0): 7})
+    log.wait(MINUTE).generation("g", 2).wait(MINUTE).tombstones("g", KEY)
+    if reads_again:
+        log.topic_id = "B" * 21 + "Q"
+        log.wait(MINUTE).generation("g", 3, Client("m")).wait(MINUTE).commit("g", {KEY: 20})
+    found = {}
+    for topic_id in (None, "B" * 21 + "Q"):
+        path = topics(log.write(tmp_path / str(topic_id)), (0, 600), topic_id=topic_id)
+        told = json.loads(out(capfd, str(path), "--kafka-version", "4.1.1", "--format", "json"))["explanations"]
+        (found[topic_id],) = (one for one in told if one["code"] in ("offsets-deleted", "topic-deleted"))
+    unknown, known = found.values()
+    assert (unknown["code"], unknown["undo"] is not None) == ("offsets-deleted", True)
+    assert (known["code"], known["severity"], known["undo"]) == ("topic-deleted", "info", None)
+    assert "the topic has another id now, so it was deleted and made again" in known["verdict"]
+
+
 @pytest.mark.parametrize(
     ("topic_id", "code"),
     [(TOPIC_ID, "tombstones-without-a-rule"), ("B" * 21 + "Q", "topic-deleted"), (None, "topic-deleted")],
