@@ -27,6 +27,7 @@ from coordinator_core.history.model import (
     Removal,
     Version,
 )
+from coordinator_core.history.origins import WITH_EPOCHS
 from coordinator_core.releases import Clock, Profile
 
 STORM = 20
@@ -216,8 +217,18 @@ def has_reached(versions: Sequence[Version], record_offset: int, committed_offse
         if at > first and _is_jump(versions, at):
             return False
         if versions[at].last.committed_offset >= committed_offset:
-            return True
+            return not _is_set_twice(versions[at], committed_offset)
     return False
+
+
+def _is_set_twice(version: Version, committed_offset: int) -> bool:
+    """Whether two requests from outside look like a consumer that has read beyond ``committed_offset``: a reset back
+    and another one to the end. Consumers have leader epochs, or come more often."""
+    first, last = version.first.committed_offset, version.last.committed_offset
+    is_outside = not version.had_members and version.last.producer_id is None
+    is_set = version.last.leader_epoch is None and version.last.value_version >= WITH_EPOCHS
+    is_far = last - first > _SMALL_STEP and first < committed_offset < last
+    return is_outside and is_set and version.commits == 2 and is_far
 
 
 def read_to(versions: Sequence[Version], version: Version) -> Version:

@@ -795,6 +795,22 @@ def test_what_a_group_was_set_ahead_of_is_not_put_back(
     assert f"{max(0, 90 - back)} records are read again" in found[0]["verdict"]
 
 
+@pytest.mark.parametrize(("leader_epoch", "restored"), [(-1, [300]), (0, [])])
+def test_a_reset_to_the_beginning_and_one_to_the_end_are_no_consumer(
+    leader_epoch: int, restored: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They look like two commits of a consumer with ``assign()``, which has leader epochs."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in range(100, 400, 100):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    log.wait(1000).generation("g", 2)
+    for value in (0, 9000):
+        log.wait(MINUTE).commit("g", {KEY: value}, leader_epoch=leader_epoch)
+    (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info")
+    assert found["code"] == "moved-back"
+    assert [row["offset"] for row in found["restore"]] == restored
+
+
 @pytest.mark.parametrize(("more", "code"), [(0, "reset-by-admin"), (10, "reset-without-effect")])
 def test_a_reset_that_was_put_back_is_not_to_be_done_again(
     more: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
