@@ -1352,22 +1352,6 @@ def test_a_streams_group_whose_topics_grew_does_not_fail_at_a_record(
     assert ("--shift-by 1 --topic orders:0 " in str(told["now"])) is not grows
 
 
-def test_coordinators_of_other_partitions_are_nothing_to_a_group(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A restart of the brokers moves all of them; who asks for one group hears of its own."""
-    for partition, name in enumerate(("g", "h")):
-        log = Log().commit(name, {KEY: 1}).skip(5).wait(MINUTE)
-        log.epoch = 3
-        path = str(log.commit(name, {KEY: 2}).write(tmp_path, partition))
-    common = (path, "--kafka-version", "3.9.2", *NOW)
-    for arguments, numbers in (([], [0, 1]), (["--group", "h"], [1])):
-        text = out(capfd, *common, *arguments)
-        assert [number for number in (0, 1) if f"Coordinator: offsets partition {number} " in text] == numbers
-    document = json.loads(out(capfd, *common, "--group", "h", "--format", "json"))
-    assert [one["offsets_partition"] for one in document["coordinators"]] == [0, 1]
-
-
 def test_a_bug_that_no_release_has_fixed_is_told_so() -> None:
     assert BUGS["KAFKA-21117"].told.endswith("over a classic one stop the load; not fixed yet")
     assert BUGS["KAFKA-12890"].told.endswith("for ever; fixed in 2.8.1, 3.0.0")
