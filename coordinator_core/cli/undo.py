@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator_core.cli.spark_app import DAMAGE_WORDS
 from coordinator_core.durations import DAY_MS, clock_ms
 from coordinator_core.errors import RegroupError
 from coordinator_core.investigate.investigate import investigate, size_of
-from coordinator_core.investigate.model import Case
+from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import Profile, profile_for_release
@@ -48,8 +48,8 @@ def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, 
 def undo_commands(
     directory: str, bootstrap_server: str, command_config: str | None, profile: Profile | None
 ) -> list[str]:
-    """Commands that put back the offsets that were deleted or reset in the last day, worst first, of a capture
-    that was made just now. A large one is not looked at: that is for ``regroup investigate``."""
+    """Commands that put back the offsets that were deleted or reset in the last day, of a capture that was made just
+    now; worst groups first. A large capture is not looked at: that is for ``regroup investigate``."""
     # The kernels take time to load.
     from coordinator_core.fold.inference import infer_profile
 
@@ -65,8 +65,18 @@ def undo_commands(
         # The capture is whole, even with changes in it; its readers are told of errors.
         return []
     undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
-    commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)
-    return [command for command in commands if command is not None]
+    acts = _newest_first(one for one in found.explanations if one.code in _REMOVALS_AND_RESETS)
+    return [command for one in acts if (command := undo.command(one)) is not None]
+
+
+def _newest_first(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
+    """Those of one group together, in the order of the worst, and the newest act first: who carries out all of them
+    has what the group held before the oldest."""
+    of_groups: dict[str | None, list[Explanation]] = {}
+    for one in explanations:
+        of_groups.setdefault(one.group_id, []).append(one)
+    for acts in of_groups.values():
+        yield from sorted(acts, key=lambda one: one.at_ms, reverse=True)
 
 
 def log_words(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage) -> list[str]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.cli.options import clock_ms
+from coordinator_core.cli.undo import undo_commands
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows
@@ -21,7 +23,7 @@ from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.releases import Release
+from coordinator_core.releases import Release, profile_for_release
 from coordinator_core.rules.model import Severity
 from tests.cases import CASES, Case, cross_section
 from tests.history.further import TOPIC_ID
@@ -793,6 +795,17 @@ def test_what_a_group_was_set_ahead_of_is_not_put_back(
     assert tuple([row["offset"] for row in one["restore"]] for one in found) == restored
     assert [one["undo"] is not None for one in found] == [bool(offsets) for offsets in restored]
     assert f"{max(0, 90 - back)} records are read again" in found[0]["verdict"]
+
+
+def test_a_capture_prints_what_undoes_the_newest_act_first(tmp_path: Path) -> None:
+    """A group that was reset, which is worse, and then deleted: it is to have what it had before both, in the end."""
+    log = Log(at=clock_ms() - HOUR).generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in range(100, 400, 100):
+        log.wait(MINUTE).commit("g", {KEY: value})
+    log.wait(1000).generation("g", 2).wait(MINUTE).commit("g", {KEY: 0}, leader_epoch=-1)
+    path = str(log.wait(MINUTE).tombstones("g", KEY, with_group=True).write(tmp_path))
+    commands = undo_commands(path, "broker-1:9092", None, profile_for_release("4.3.1"))
+    assert [command.split(" --before-record ")[1].split()[0] for command in commands] == ["0:6", "0:5"]
 
 
 @pytest.mark.parametrize(("leader_epoch", "restored"), [(-1, [300]), (0, [])])
