@@ -61,7 +61,8 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
 
 
 def _no_leader_epoch(facts: Facts, _: Limits) -> pa.Table:
-    bad = np.flatnonzero(facts.offsets.is_null("leader_epoch"))
+    # Offset 0 is what a consumer commits of a partition of which it has read nothing.
+    bad = np.flatnonzero(facts.offsets.is_null("leader_epoch") & (facts.offsets.numbers("committed_offset") != 0))
     rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
     return facts.offsets.rows(rows, "group_id", "value_version", rows=count)
 
@@ -268,7 +269,8 @@ NO_LEADER_EPOCH = Rule(
     why="After an unclean leader election the consumer cannot notice that the log under its offset is "
     "another one (KAFKA-20507). Old clients, Admin resets and commits with a retention time have none, nor has Streams "
     "with exactly_once_v2 for its repartition topics.",
-    evidence="How many partitions; one of the commits.",
+    evidence="How many partitions; one of the commits. Nothing lies under offset 0, which a consumer commits before it "
+    "has read anything.",
     remedy="Upgrade an old client; commit offsets together with the epoch of the last record.",
     message="commits of {group_id} carry no leader epoch",
     reads=("offsets",),

@@ -133,6 +133,7 @@ TWINS = {
     "R73: a consumer catches up": one(
         classic(), *SLOW, *(committed(100 + number, 1500 * number, 0) for number in range(1, 9)), **SCALA
     ),
+    "R33: nothing was read yet": one(classic(), commit(offset=0, leader_epoch=-1)),
     "R64: Connect keeps its offsets elsewhere": one(classic("connect-workers", protocolType="connect")),
     "R73: a consumer catches up through a rebalance": one(
         *(classic(), *SLOW, committed(100, 2000, 0), classic(generation=4), committed(101, 4000, 0)), **SCALA
