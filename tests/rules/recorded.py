@@ -124,10 +124,10 @@ def _long_metadata(case: Case) -> Iterator[Finding]:
 
 
 def _without_leader_epoch(case: Case) -> Iterator[Finding]:
-    """Releases before 2.1 have no leader epochs."""
+    """Releases before 2.1 have no leader epochs; nothing lies under offset 0."""
     if Release.parse(case.release) >= (2, 1):
         for group, _, _, offset in _offsets(case):
-            if offset.get("leader_epoch", offset.get("leaderEpoch")) in NO_EPOCH:
+            if offset.get("leader_epoch", offset.get("leaderEpoch")) in NO_EPOCH and offset["offset"]:
                 yield "R33", group, None, None
 
 
