@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.groups.model import ClassicGroup, Group, GroupState, ShareGroup
+from coordinator_core.groups.model import Group, GroupState, GroupType
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
 from coordinator_core.lifecycle.plan import Reason
@@ -47,7 +47,7 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     )
     due = expiry.is_due & ~conditions.keeps[group]
     due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
-    due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, groups, retention, then))
+    due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, retention, then))
     if rules.pending_protects_offset_key:
         due &= ~_is_pending(facts)[rows]
 
@@ -139,15 +139,14 @@ def _conditions(facts: Facts, rows: Int64s, groups: Sequence[Group], rules: Expi
     return _Conditions(keeps, reason, has_base, base_ms, pairs)
 
 
-def _partitions_that_fail(facts: Facts, groups: Sequence[Group], retention: int, then: int) -> Int64s:
+def _partitions_that_fail(facts: Facts, retention: int, then: int) -> Int64s:
     """Offsets partitions whose sweep fails, so that nothing in them is due: they do not load, or have a group that
     no sweep can delete."""
-    obstacles = [
-        group.group_id
-        for group in groups
-        if not isinstance(group, ClassicGroup)
-        and (isinstance(group, ShareGroup) or (group.state is GroupState.EMPTY and group.target_assignment))
-    ]
+    groups = facts.groups
+    is_empty = groups.equals("state", GroupState.EMPTY)
+    has_targets = is_empty & facts.group_rows_with(facts.group_row("target_assignments"))
+    has_offsets = facts.group_rows_with(facts.group_row("offsets")) & groups.equals("type", GroupType.SHARE)
+    obstacles = groups.array("group_id").filter(pa.array(has_targets | has_offsets)).to_pylist()
     states = facts.run.states(group_ids=obstacles, whole_metadata=False) if obstacles else []
     failing = [
         state.offsets_partition
@@ -184,7 +183,7 @@ EXPIRED = Rule(
     remedy="Set offsets_retention_ms to the brokers' retention. If it is right, look for errors of the group "
     "coordinator in the log of the partition's leader; see also: regroup expire.",
     message="{topic}-{partition} has been due for {expired_ms} ms ({reason})",
-    reads=("offsets", "groups", "members"),
+    reads=("offsets", "groups", "members", "target_assignments"),
     # A group that cannot be deleted ends the sweep of its partition.
     of_partition=True,
     thresholds=("offsets_retention_ms", "expiry_grace_ms"),

@@ -140,7 +140,7 @@ def _without_offsets(case: Case) -> Iterator[Finding]:
     with_offsets = {group for group, _, _, _ in _offsets(case)}
     for name, group in _groups(case).items():
         listed = group.get("type", "classic") not in ("share", "absent")
-        if group.get("describe", group).get("protocolType", group.get("protocol_type", "")) not in ("", "consumer"):
+        if group.get("describe", group).get("protocolType", group.get("protocol_type")) not in (None, "", "consumer"):
             continue
         if listed and name not in with_offsets and "unstablePartitions" not in group and f'"{name}"' not in waiting:
             yield "R64", name, None, None
