@@ -73,7 +73,7 @@ def _place(history: PartitionHistory, log: PartitionLog, stop: Stop) -> tuple[Pl
             if change.place.record_offset == stop.record_offset:
                 return change.place, group.group_id
     offset = history.end_offset if stop.record_offset is None else stop.record_offset
-    batches = (batch for _, batch in read_partition(log, on_damage=OnDamage.SALVAGE, damage=[]))
+    batches = (batch for _, batch in read_partition(log.since(offset), on_damage=OnDamage.SALVAGE, damage=[]))
     times = (batch.max_timestamp_ms for batch in batches if batch.base_offset <= offset < batch.next_offset)
     return Place(history.offsets_partition, offset, next(times, history.last_ms), "", 0, -1), None
 

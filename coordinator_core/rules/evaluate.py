@@ -130,8 +130,9 @@ def reconciled(
     for hits in found:
         of_rule.setdefault(hits.code, []).append(hits)
     findings = []
+    limit = settings.limits(facts.profile)["findings_per_rule"]
     for parts in of_rule.values():
-        is_over = sum(hits.count for hits in parts) > settings.limits(facts.profile)["findings_per_rule"]
+        is_over = sum(hits.count for hits in parts) > limit
         tables = [hits.together if is_over else hits.each for hits in parts]
         rows = pa.concat_tables([table for table in tables if table is not None])
         findings.append(rows)

@@ -47,7 +47,8 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     )
     due = expiry.is_due & ~conditions.keeps[group]
     due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
-    due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, retention, then))
+    if due.any():
+        due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, retention, then))
     if rules.pending_protects_offset_key:
         due &= ~_is_pending(facts)[rows]
 

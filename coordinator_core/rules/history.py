@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.history.model import EndKind
+from coordinator_core.history.model import EndKind, Place
 from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, combined_pair, lookup, partners
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import scan_log
@@ -62,14 +64,17 @@ def _deleted_topics(facts: Facts) -> dict[tuple[int, str, str, int], int]:
     """Record offsets at which offsets went with their topic, the last time, by offsets partition and offset key."""
 
     def deleted() -> dict[tuple[int, str, str, int], int]:
-        return {
-            (group.offsets_partition, *removal.offset_key): removal.place.record_offset
-            for group in scan_log(facts).histories
-            for removal in group.removals
-            if removal.end is not None and removal.end.kind is EndKind.TOPIC_DELETION
-        }
+        return {key: place.record_offset for key, place, kind in _ends(facts) if kind is EndKind.TOPIC_DELETION}
 
     return facts.noted("deleted topics", deleted)
+
+
+def _ends(facts: Facts) -> Iterator[tuple[tuple[int, str, str, int], Place, EndKind]]:
+    """Removals whose cause is told: partition and offset key, the tombstone, the cause; the oldest of a key first."""
+    for group in scan_log(facts).histories:
+        for removal in group.removals:
+            if removal.end is not None:
+                yield (group.offsets_partition, *removal.offset_key), removal.place, removal.end.kind
 
 
 def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table:
@@ -193,15 +198,7 @@ def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s, limits: Limits) 
 def _causes(facts: Facts) -> dict[tuple[int, str, str, int], EndKind]:
     """Why offsets were removed, the last time, by offsets partition and offset key."""
 
-    def causes() -> dict[tuple[int, str, str, int], EndKind]:
-        return {
-            (group.offsets_partition, *removal.offset_key): removal.end.kind
-            for group in scan_log(facts).histories
-            for removal in group.removals
-            if removal.end is not None
-        }
-
-    return facts.noted("causes", causes)
+    return facts.noted("causes", lambda: {key: kind for key, _, kind in _ends(facts)})
 
 
 MOVED_BACK = Rule(
