@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
@@ -184,9 +185,19 @@ def compact_all(
     answers = answers_of_tasks(context, one, items)
     by_partition = dict(zip([log.offsets_partition for log in others], answers, strict=True))
     reports = {number: taken(by_partition[number]) for number in sorted(by_partition)}
-    for log in giants:
+
+    def in_parts(log: PartitionLog) -> CompactionReport:
         run(check_pinned, [[segment] for segment in pinned.get(log.offsets_partition, ())])
-        reports[log.offsets_partition] = compact_in_parts(log, target, options, run, sizes)
+        return compact_in_parts(log, target, options, run, sizes)
+
+    # Some steps of a giant are one task: the others are compacted beside it.
+    with ThreadPoolExecutor(context.defaultParallelism) as threads:
+        try:
+            reports |= zip([log.offsets_partition for log in giants], threads.map(in_parts, giants), strict=True)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            context.cancelAllJobs()
+            raise
     storage.delete_while_written(staging_path(target))
     return [reports[number] for number in sorted(reports)]
 

@@ -89,7 +89,7 @@ from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.schema import NoRows
 from coordinator_core.merge.shards import MergedShard, StoredShard, combine_shards
 from coordinator_core.releases import Profile
-from coordinator_core.runs.table_directory import message_path, staging_path
+from coordinator_core.runs.table_directory import STAGING, message_path, staging_path
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,17 +98,21 @@ R = TypeVar("R")
 def compact_in_parts(
     log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes | None = None
 ) -> CompactionReport:
-    """As ``compact.compact_partition`` without new record offsets; ``target`` is a path or URI that all tasks reach."""
-    storage.make_directory(staging_path(target))
-    tasks = Tasks(log.offsets_partition, target, run, sizes or PartSizes())
+    """As ``compact.compact_partition`` without new record offsets; ``target`` is a path or URI that all tasks reach.
+
+    Several partitions may be compacted into one ``target`` at the same time.
+    """
+    work = storage.join(target, f"{STAGING}-{log.offsets_partition}")
+    storage.make_directory(staging_path(work))
+    tasks = Tasks(log.offsets_partition, work, run, sizes or PartSizes())
     try:
         expired = None if options.offsets_retention_ms is None else expire_in_parts(log, options, tasks)
-        steps = _InParts(log if expired is None else expired.added_to(log), options, tasks)
+        steps = _InParts(log if expired is None else expired.added_to(log), options, tasks, target)
         report = steps.report(until_proved(steps))
         steps.publish()
         return report if expired is None else report.with_expired(expired)
     finally:
-        storage.delete_while_written(staging_path(target))
+        storage.delete_while_written(work)
 
 
 def is_for_parts(options: CompactionOptions) -> bool:
@@ -193,11 +197,12 @@ class _Compared:
 class _InParts:
     """Steps (``compact_attempts.Steps``) of such a compaction."""
 
-    def __init__(self, log: PartitionLog, options: CompactionOptions, tasks: Tasks) -> None:
+    def __init__(self, log: PartitionLog, options: CompactionOptions, tasks: Tasks, target: str) -> None:
         self._log = log
         self._options = options
         self._tasks = tasks
-        self._target = tasks.directory
+        self._target = target
+        self._work = tasks.directory
         self._run = tasks.run
         self._input = self._read(log)
         self._cleaned: int | None = None
@@ -218,7 +223,7 @@ class _InParts:
         scan, bounds = join_scans(log, scans), _bounds_of(scans)
         facts = transaction_facts(scan, self._options.rules)
         end_offset = facts.end_of_compaction(self._options.rules)
-        store = partial(_store_newest, end_offset=end_offset, directory=self._target)
+        store = partial(_store_newest, end_offset=end_offset, directory=self._work)
         aborted = [facts.aborted[own] for own in _by_part(facts.aborted, bounds)]
         newest = self._run(store, list(zip(scans, aborted, strict=True)))
         sizes = [sum(file.of_buckets(range(bucket, bucket + 1)).size for file in newest) for bucket in range(BUCKETS)]
@@ -231,7 +236,7 @@ class _InParts:
             extra=extra,
             bounds=log.bounds,
             batches=cleanable(log.scan, log.end_offset),
-            directory=self._target,
+            directory=self._work,
         )
         return self._run(find, [log.share(number) for number in range(len(log.shares))])
 
@@ -250,7 +255,7 @@ class _InParts:
     def write(self, extra: Extra) -> None:
         stays = self._survivors(self._input, extra)
         plans = self._plans(self._input, stays)
-        write = partial(_write, output=self._options.output, directory=self._target)
+        write = partial(_write, output=self._options.output, directory=self._work)
         self._written = self._run(write, plans)
         if self._cleaned is None:
             self._cleaned = self._kept
@@ -258,7 +263,7 @@ class _InParts:
         join = partial(
             _join,
             log=replace(self._log, segments=()),
-            target=self._target,
+            directory=self._work,
             first_offset=base_offset(self._input.scan),
             segment_bytes=self._options.segment_bytes,
             epochs=None if has_leader_epochs(self._log) else leader_epochs(self._input.scan),
@@ -305,7 +310,7 @@ class _InParts:
                 main=self._main,
                 offsets_partition=self.offsets_partition,
                 allowances=(standing_allowance(self._log.size), standing_allowance(self._result.size)),
-                directory=self._target,
+                directory=self._work,
             )
             compared = self._run(compare, list(zip(before, after, strict=True)))
             found += [difference for shard in compared for difference in shard.differences]
@@ -412,13 +417,13 @@ class _FileSink:
 def _join(
     written: Sequence[_Written],
     log: PartitionLog,
-    target: str,
+    directory: str,
     first_offset: int,
     segment_bytes: int,
     epochs: Sequence[tuple[int, int]] | None,
 ) -> tuple[str, tuple[ProvedSegment, ...]]:
     """Cut what was written into the segments of the output, in a directory that no other attempt writes; its path."""
-    attempt = message_path(target, "joined")
+    attempt = message_path(directory, "joined")
     # Without parents: an attempt that comes late must not make the staging directory again in what is published.
     storage.make_directory(attempt, parents=False)
 
@@ -427,8 +432,8 @@ def _join(
             rows = FileRange(part.rows_path, 0, part.batches * dtype("WrittenBatch").itemsize).read()
             sink.write(memoryview(part.data.read()), np.frombuffer(rows, dtype("WrittenBatch")))
 
-    with storage.directory_of(attempt) as directory:
-        _, result = write_segments(log.offsets_partition, directory, first_offset, segment_bytes, write)
+    with storage.directory_of(attempt) as place:
+        _, result = write_segments(log.offsets_partition, place, first_offset, segment_bytes, write)
         write_beside(log, Path(result.directory), epochs)
         return attempt, tuple(map(ProvedSegment.of, result.segments))
 
