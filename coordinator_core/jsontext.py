@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from itertools import islice
+from itertools import groupby, islice
 from reprlib import repr as shown
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 _ITEMS = 256
 """Items of a list that are made text at once."""
+
+_SMALL = 32
+_PLAIN = (int, str, bool, float)
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 _CANONICAL: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
@@ -92,22 +95,36 @@ def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
             before = ", "
         yield "}" if value else "{}"
     elif isinstance(value, list | Iterator) and depth:
-        before, items = "[", iter(value)
-        while some := list(islice(items, _ITEMS if depth == 1 else 1)):
-            yield before
-            if depth == 1:
-                yield _encoded(some)[1:-1]
-            else:
-                yield from json_pieces(some[0], depth - 1)
-            before = ", "
+        before = "["
+        for is_small, items in groupby(value, key=(lambda one: True) if depth == 1 else _is_small):
+            while some := list(islice(items, _ITEMS if is_small else 1)):
+                yield before
+                if is_small:
+                    yield _encoded(some)[1:-1]
+                else:
+                    yield from json_pieces(some[0], depth - 1)
+                before = ", "
         yield "[]" if before == "[" else "]"
     else:
         yield _encoded(value)
 
 
+def _is_small(value: Any, depth: int = 2) -> bool:
+    """Whether a value has few parts: it is faster made text with its neighbours than part by part."""
+    if value is None or type(value) in _PLAIN:
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return (
+        isinstance(value, dict | list)
+        and depth > 0
+        and len(parts) <= _SMALL
+        and all(_is_small(one, depth - 1) for one in parts)
+    )
+
+
 def to_json(value: Any) -> Any:
     """JSON of a frozen dataclass: field names as they are, enums as their values, tuples as lists."""
-    if value is None or type(value) in (int, str, bool):
+    if value is None or type(value) in _PLAIN:
         return value
     if dataclasses.is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}

@@ -101,6 +101,7 @@ class Columns:
         index = np.flatnonzero(where) if where.dtype == np.bool_ else where
         taken = pa.array(index)
         names = dict.fromkeys(["offsets_partition", *self._record_offset, *columns])
+        self.load(*names)
         found = {name: self.array(name).take(taken) for name in names}
         for name, values in more.items():
             found[name] = pa.array(np.full(len(index), values)) if isinstance(values, int) else pa.array(values)
