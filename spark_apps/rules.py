@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from coordinator_core.fold.tasks import packed
 from coordinator_core.rules.beside import FOUND_LOG_BYTES
-from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_parts, reconciled
+from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, find_in_part, reconciled
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.figures import Figures, figures_of, figures_together
+from coordinator_core.rules.figures import Figures, figures_of_part, figures_of_parts, figures_together
 from coordinator_core.rules.inputs import Inputs
 from spark_apps.engine import in_tasks
 from spark_apps.packing import TASKS_PER_CORE
@@ -62,4 +62,8 @@ def look_at_part(part: Part, inputs: Inputs) -> Found:
     rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
     if part is None:
         return Found(find(facts, rules, inputs.settings, is_all=True), None)
-    return Found(find_in_parts(facts, rules, inputs.settings, is_all=False), figures_of(facts))
+    # Both at once: what they read of a part, and what rules note about it, serves the figures, too.
+    answers = facts.each_part(
+        lambda some: (find_in_part(some, rules, inputs.settings, is_all=False), figures_of_part(some, facts))
+    )
+    return Found([hits for found, _ in answers for hits in found], figures_of_parts(made for _, made in answers))

@@ -210,6 +210,12 @@ def partners(now: Columns, before: Columns, *key: str) -> Partners:
     return Partners(rows, at[rows], np.flatnonzero(at < 0), np.flatnonzero(gone))
 
 
+def is_in(values: Int64s, others: Int64s) -> Bools:
+    """Mask of ``values`` that are among ``others``. NumPy's function takes up to ten times as long."""
+    found: Bools = pc.is_in(pa.array(values), value_set=pa.array(others)).to_numpy(zero_copy_only=False)
+    return found
+
+
 def lookup(wanted: Int64s, keys: Int64s, order: Int64s | None = None) -> Int64s:
     """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none. ``order`` sorts ``keys``."""
     if not len(keys):

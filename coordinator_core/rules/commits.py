@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.offsets import metadata_length
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined, combined_pair, lookup
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined, combined_pair, is_in, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -128,7 +128,7 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     judged &= ~facts.group_rows_with(np.where(classic[row] & (size == 0), row, -1))
     known = facts.of_groups(judged, group) & (offsets.numbers("record_offset") > facts.of_groups(newest, group))
     rows = np.flatnonzero(known)
-    rows = rows[np.isin(facts.group_topic(group[rows], facts.offset_topic[rows]), facts.subscribed_keys())]
+    rows = rows[is_in(facts.group_topic(group[rows], facts.offset_topic[rows]), facts.subscribed_keys())]
     assigned = facts.assigned
     rows = rows[~_is_of(facts, rows, (assigned.group, assigned.topic, assigned.partition))]
     rows = rows[~_is_of(facts, rows, facts.handed_over(group[rows]))]
@@ -139,7 +139,7 @@ def _is_of(facts: Facts, rows: Int64s, partitions: tuple[Int64s, Int64s, Int64s]
     """Which committed offsets are of these ``partitions``: rows in ``groups``, numbers of topics, partitions."""
     group, topic = facts.group_row("offsets")[rows], facts.offset_topic[rows]
     offset_key, wanted = combined_pair((group, topic, facts.offsets.numbers("partition")[rows]), partitions)
-    found: Bools = np.isin(offset_key, wanted)
+    found: Bools = is_in(offset_key, wanted)
     return found
 
 
@@ -179,7 +179,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     judged = facts.is_active & facts.topics_are_known
     rows = np.flatnonzero(facts.of_groups(judged, group))
     key = facts.group_topic(group[rows], facts.offset_topic[rows])
-    bad = ~np.isin(key, facts.subscribed_keys())
+    bad = ~is_in(key, facts.subscribed_keys())
     rows, count = first_of_each(key[bad], rows[bad])
     return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms", rows=count)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -109,17 +110,10 @@ def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all:
     return found
 
 
-def find_in_parts(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
-    """:func:`find` of rules that are not across, with the columns of a part of ``facts`` in memory."""
-    by_group: dict[bool, list[Rule]] = {True: [], False: []}
-    for rule in rules:
-        by_group[rule.by_group].append(rule)
-
-    def ask(part: Part) -> list[Hits]:
-        asked = [*(by_group[False] if part.has_partitions else ()), *(by_group[True] if part.has_groups else ())]
-        return find(part.facts, asked, settings, is_all=is_all and part.facts is facts)
-
-    return [hits for found in facts.each_part(ask) for hits in found]
+def find_in_part(part: Part, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
+    """:func:`find` of rules that are not across, of those that can be asked of ``part``."""
+    asked = [rule for rule in rules if (part.has_groups if rule.by_group else part.has_partitions)]
+    return find(part.facts, asked, settings, is_all=is_all)
 
 
 def reconciled(
@@ -150,8 +144,9 @@ def evaluate(
     chosen = chosen_rules(facts, codes)
     across = [rule for rule in chosen.evaluated if rule.across]
     of_parts = [rule for rule in chosen.evaluated if not rule.across]
-    found = find(facts, across, settings, is_all=True) + find_in_parts(facts, of_parts, settings, is_all=True)
-    return reconciled(facts, chosen, found, settings)
+    found = [find(facts, across, settings, is_all=True)]
+    found += facts.each_part(lambda part: find_in_part(part, of_parts, settings, is_all=part.facts is facts))
+    return reconciled(facts, chosen, chain.from_iterable(found), settings)
 
 
 def _muted(rule: Rule, hits: pa.Table, mutes: Sequence[Mute], now_ms: int) -> pa.Table:

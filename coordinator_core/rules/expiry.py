@@ -14,7 +14,7 @@ from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
 from coordinator_core.lifecycle.plan import Reason
 from coordinator_core.releases import Clock, ExpiryRules
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, is_in
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 
@@ -46,9 +46,9 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
         is_explicit=~offsets.is_null("expire_timestamp_ms")[rows],
     )
     due = expiry.is_due & ~conditions.keeps[group]
-    due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
+    due &= ~is_in(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
     if due.any():
-        due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, retention, then))
+        due &= ~is_in(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, retention, then))
     if rules.pending_protects_offset_key:
         due &= ~_is_pending(facts)[rows]
 
@@ -169,7 +169,7 @@ def _is_pending(facts: Facts) -> Bools:
             for place, table in enumerate((offsets, pending))
         )
     )
-    found: Bools = np.isin(here, there)
+    found: Bools = is_in(here, there)
     return found
 
 

@@ -15,7 +15,7 @@ from coordinator_core.groups.classic import owned_at_join
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.process.allocator import give_back_freed_memory
 from coordinator_core.releases import Profile, profile_from_label
-from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined
+from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined, is_in
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import PART_ROWS, GroupRange, RunPart, committed_by_group, divided
 from coordinator_core.rules.topics import Topics
@@ -305,7 +305,7 @@ class Facts:
         joins again within its rebalance timeout, and then all others within theirs."""
         row = self.group_row("members")
         is_classic = self.members.equals("group_type", GroupType.CLASSIC)
-        members = np.flatnonzero(is_classic & np.isin(row, groups[self._may_hand_over(groups)]))
+        members = np.flatnonzero(is_classic & is_in(row, groups[self._may_hand_over(groups)]))
         found: list[tuple[int, str, int]] = []
         if len(members):
             subscriptions = self.members.array("subscription").take(pa.array(members)).to_pylist()
@@ -375,7 +375,7 @@ class Facts:
         """Mask over ``groups``: the subscriptions of all members are known."""
         unknown = self.members.is_null("subscribed_topics")
         has_regex = ~self.members.is_null("subscribed_regex")
-        unresolved = has_regex & ~np.isin(np.arange(len(self.members)), self._matched_by_regex[0])
+        unresolved = has_regex & ~is_in(np.arange(len(self.members)), self._matched_by_regex[0])
         row = self.group_row("members")
         # Of a member that only has an assignment nothing else is known.
         half = ~self.members.equals("group_type", GroupType.CLASSIC) & (self.members.numbers("record_offset") < 0)

@@ -72,15 +72,21 @@ class Figures:
 
 def figures_of(facts: Facts) -> Figures:
     """Figures of a run, or of some of its offsets partitions; in memory are those of a part at a time."""
-    parts = [figures for figures in facts.each_part(lambda part: _of_part(part, facts)) if figures is not None]
-    return parts[0] if len(parts) == 1 else figures_together(parts)
+    return figures_of_parts(facts.each_part(lambda part: figures_of_part(part, facts)))
 
 
-def _of_part(part: Part, whole: Facts) -> Figures | None:
+def figures_of_part(part: Part, whole: Facts) -> Figures | None:
+    """Figures of a part of ``whole``; ``None`` where another part has its groups."""
     if not part.has_groups:
         return None
     facts = part.facts
     return Figures(lag_of_part(facts, is_whole=facts is whole), Changes.of(facts), _ages(facts))
+
+
+def figures_of_parts(parts: Iterable[Figures | None]) -> Figures:
+    """Figures of what was asked in these parts."""
+    found = [figures for figures in parts if figures is not None]
+    return found[0] if len(found) == 1 else figures_together(found)
 
 
 def _ages(facts: Facts) -> Int64s:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.model import EndKind, Place
-from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, combined_pair, lookup, partners
+from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, combined_pair, is_in, lookup, partners
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import scan_log
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -148,14 +148,12 @@ def _expired_while_active(facts: Facts, limits: Limits) -> pa.Table:
     for of, row in ((previous, group), (facts, here)):
         judged &= of.of_groups(of.is_active & of.topics_are_known, row)
     # Subscribed then and now: an offset that may not expire. Topic numbers differ between the runs.
-    judged[judged] = np.isin(
-        previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys()
-    )
+    judged[judged] = is_in(previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys())
     names = previous.offsets.rows(gone[judged], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     topic = coded(names["topic"].combine_chunks(), facts.topic_texts)[0]
     number = lookup(topic[0], topic[1])
     keys = facts.group_topic(here[judged], number)
-    still = (number >= 0) & np.isin(keys, facts.subscribed_keys())
+    still = (number >= 0) & is_in(keys, facts.subscribed_keys())
     still[still] = ~_went_with_topic(facts, gone[judged][still], number[still], limits)
     found = names.filter(pa.array(still))
     # The record of the previous run may be gone; the group's is there.
@@ -176,7 +174,7 @@ def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s, limits: Limits) 
     if facts.topics is None:
         unsure = np.ones(len(gone), np.bool_)
         left = (facts.offsets.numbers("offsets_partition"), facts.offset_topic)
-        went: Bools = ~np.isin(*combined_pair((partition, topic), left))
+        went: Bools = ~is_in(*combined_pair((partition, topic), left))
         went &= facts.now_ms - before.numbers("commit_timestamp_ms")[gone] < limits["offsets_retention_ms"]
     else:
         of_commit = before.array("topic_id").take(pa.array(gone)).cast(pa.string())

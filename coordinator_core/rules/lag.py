@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.rules.columns import Int64s, combined_pair
+from coordinator_core.rules.columns import Int64s, combined_pair, is_in
 from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.history import matched_offsets, of_one_topic, without_deleted_topics
@@ -253,7 +253,7 @@ def _without_commit(facts: Facts) -> pa.Table:
         (assigned.group[rows], assigned.topic[rows], assigned.partition[rows]),
         (facts.group_row("offsets"), facts.offset_topic, offsets.numbers("partition")),
     )
-    rows = rows[~np.isin(owned, committed)]
+    rows = rows[~is_in(owned, committed)]
     at = facts.topics.locate(facts.live_topic[assigned.topic[rows]], assigned.partition[rows])
     rows, at = rows[at >= 0], at[at >= 0]
     start, end = facts.topics.start[at], facts.topics.end[at]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.signs import Seen, disagree, families
 from coordinator_core.releases import EPOCH_KEY_TYPES
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined, lookup
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined, is_in, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -55,7 +55,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     wanted = np.unique(member * width + topic)
     own = assigned.member * width + assigned.topic
     judged = facts.subscription_is_known[assigned.group] & facts.is_active[assigned.group] & (assigned.topic >= 0)
-    bad = np.flatnonzero(judged & ~np.isin(own, wanted))
+    bad = np.flatnonzero(judged & ~is_in(own, wanted))
     _, first, count = np.unique(own[bad], return_index=True, return_counts=True)
     return _with_partition(facts, bad[first], rows=pa.array(count))
 
@@ -82,7 +82,7 @@ def _unowned(facts: Facts, _: Limits) -> pa.Table:
     owned = np.stack([assigned.group, assigned.topic, assigned.partition])
     have = _live_partitions(facts, owned, group, topic)
     bad = np.flatnonzero(have < partitions)
-    owned = np.hstack([owned[:, np.isin(owned[0], group[bad])], np.stack(facts.handed_over(group[bad]))])
+    owned = np.hstack([owned[:, is_in(owned[0], group[bad])], np.stack(facts.handed_over(group[bad]))])
     bad = bad[_live_partitions(facts, owned, group[bad], topic[bad]) < partitions[bad]]
     more = {"topic": facts.topic_names(topic[bad]), "partitions": partitions[bad], "owned": have[bad]}
     return facts.groups.rows(group[bad], "group_id", "protocol", **more)
@@ -142,7 +142,7 @@ def _target_of_nobody(facts: Facts, _: Limits) -> pa.Table:
     names = coded(targets.array("member_id"), members.array("member_id"))[0]
     groups = facts.group_row("target_assignments"), facts.group_row("members")
     both = combined(np.concatenate(groups), np.concatenate(names))
-    bad = ~np.isin(both[: len(targets)], both[len(targets) :])
+    bad = ~is_in(both[: len(targets)], both[len(targets) :])
     return targets.rows(bad, "group_id", "member_id", "group_type")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.log.types import OFFSETS_TOPIC
-from coordinator_core.rules.columns import Int64s
+from coordinator_core.rules.columns import Int64s, is_in
 from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Find, Limits, Rule, Severity
@@ -39,7 +39,7 @@ def _kept(facts: Facts) -> OffsetsTopic:
 
 def _groups_in(facts: Facts, partitions: Sequence[int]) -> dict[str, Any]:
     """Count of the run's groups in these offsets partitions, and a few names."""
-    rows = np.flatnonzero(np.isin(facts.groups.numbers("offsets_partition"), np.array(partitions, np.int64)))
+    rows = np.flatnonzero(is_in(facts.groups.numbers("offsets_partition"), np.array(partitions, np.int64)))
     names = facts.groups.array("group_id").take(pa.array(rows[:_NAMED])).cast(pa.string()).to_pylist()
     return {"groups": len(rows), "for_example": ", ".join(sorted(names))}
 

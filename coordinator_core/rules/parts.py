@@ -49,7 +49,7 @@ class RunPart(Run):
     def of(cls, run: Run, partitions: Collection[int], groups: GroupRange | None = None) -> RunPart:
         wanted = frozenset(partitions)
         cut = {name: bounds for name, bounds in run.manifest["cut"].items() if int(name) in wanted}
-        return cls(run.path, {**run.manifest, "cut": cut}, wanted, groups)
+        return cls(run.path, {**run.manifest, "cut": cut}, wanted, groups, _opened=run._opened)
 
     def impossible(self, error: ImpossibleRowError, *, is_whole: bool = False) -> DamagedInputError:
         return super().impossible(error, is_whole=False)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType, TransactionOutcome
 from coordinator_core.releases import SHARE_KEY_TYPES
-from coordinator_core.rules.columns import coded, combined_pair
+from coordinator_core.rules.columns import coded, combined_pair, is_in
 from coordinator_core.rules.commits import first_of_each, first_of_topics, group_of_offsets
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -22,7 +22,7 @@ def _no_offsets(facts: Facts, _: Limits) -> pa.Table:
     )
     bad = (
         ~facts.group_rows_with(facts.group_row("offsets"))
-        & ~np.isin(here, open_)
+        & ~is_in(here, open_)
         & ~groups.equals("type", GroupType.SHARE)
         & ~facts.is_of_workers
     )
@@ -47,7 +47,7 @@ def _only_offset_tombstones(facts: Facts, _: Limits) -> pa.Table:
     other = keys[2][~offset_type]
     bad = offset_type & (stats.numbers("tombstones") > 0)
     for known in (keys[0], keys[1], other):
-        bad &= ~np.isin(keys[2], known)
+        bad &= ~is_in(keys[2], known)
     return stats.rows(bad, "group_id", "tombstones", "last_timestamp_ms")
 
 

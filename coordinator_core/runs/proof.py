@@ -15,8 +15,10 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, lack_behind
 
 _SMALL_BYTES = 16 << 20
-"""Files up to this size are digested whole whenever they are read; of larger ones the footer is, and Parquet's
+"""Files up to this size are digested whole when they are read; of larger ones the footer is, and Parquet's
 own checksums tell of the pages that are read."""
+_SMALL_AGAIN_BYTES = 1 << 20
+"""The same of a file that was digested whole before: one read of a store takes no longer than two of a part."""
 _CHUNK_BYTES = 1 << 20
 _TAIL = struct.Struct("<I4s")
 """The end of a Parquet file: bytes of its footer, and the magic number."""
@@ -43,8 +45,8 @@ def check_file(path: str, proof: FileProof) -> None:
         _check(path, "its content", _sha256(file), proof["sha256"])
 
 
-def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.ParquetFile:
-    """A file of a run, to be closed; ``options`` are those of ``ParquetFile``.
+def open_parquet(path: str, proof: FileProof | None, *, is_again: bool = False, **options: Any) -> pq.ParquetFile:
+    """A file of a run, to be closed; ``options`` are those of ``ParquetFile``. ``is_again``: it was opened before.
 
     :class:`DamagedInputError` when it differs from the published one (a large file: in size or footer), and when it is
     no Parquet. Runs of earlier versions tell no ``proof``.
@@ -54,7 +56,7 @@ def open_parquet(path: str, proof: FileProof | None, **options: Any) -> pq.Parqu
         source = file
         if proof is not None:
             _check_size(path, file, proof)
-            if file.size() <= _SMALL_BYTES:
+            if file.size() <= (_SMALL_AGAIN_BYTES if is_again else _SMALL_BYTES):
                 data = file.read()
                 _check(path, "its content", hashlib.sha256(data).hexdigest(), proof["sha256"])
                 source = pa.BufferReader(data)

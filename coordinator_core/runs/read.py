@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -39,6 +39,8 @@ class Run:
 
     path: str
     manifest: Manifest
+    _opened: set[str] = field(default_factory=set, repr=False, compare=False, kw_only=True)
+    """Files that were opened before, by this object or one that it is a part of."""
 
     @property
     def state_hash(self) -> str:
@@ -129,7 +131,12 @@ class Run:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         try:
             for path, proof in self.parquet_files(name):
-                with open_parquet(path, proof, read_dictionary=dictionaries) as parquet, parsing(path):
+                is_again = path in self._opened
+                with (
+                    open_parquet(path, proof, is_again=is_again, read_dictionary=dictionaries) as parquet,
+                    parsing(path),
+                ):
+                    self._opened.add(path)
                     for rows in self._blocks(name, path, parquet, schema, block_rows):
                         yield path, rows
                         read += rows.num_rows
