@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.history.signs import (
     Replaced,
@@ -68,7 +68,8 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
     starts = [one for one in best if one.members and len(one.joined) == len(one.members)]
     # Each start of the whole group is followed by its end; commits come between.
     is_job = 2 * len(starts) >= len(best) - 1 and storm.quiet <= len(best) - len(starts)
-    if storm.quiet and not is_connect and not is_job:
+    # Share groups commit elsewhere.
+    if storm.quiet and not is_connect and not is_job and best[-1].group_type is not GroupType.SHARE:
         verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
     poll_limit = told_by_poll_limit(group, often[0][0]) if often else ""
     verdict += "." + poll_limit
@@ -99,7 +100,7 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
             ),
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
             "restarts.",
-            "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
+            *_static_membership(best[-1]),
             *when(
                 is_connect,
                 "Of Connect: a worker that is back within scheduled.rebalance.max.delay.ms (5 min) keeps its tasks "
@@ -108,6 +109,14 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
             f"See them: {described(group, '--members', '--verbose')}",
         ],
         capture=["Copy the offsets topic: old generations go with the next cleaning."],
+    )
+
+
+def _static_membership(last: Change) -> Sequence[str]:
+    """Advice for groups that may have static members (KIP-345): share and streams groups have none."""
+    return when(
+        last.group_type not in (GroupType.SHARE, GroupType.STREAMS),
+        "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
     )
 
 
@@ -135,7 +144,7 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
                 *when(told_by_poll_limit(group, one.name), POLL_LIMIT_REMEDY),
                 "Look at that client: max.poll.interval.ms against its slowest batch, session.timeout.ms against its "
                 "pauses, restarts by its supervisor.",
-                "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
+                *_static_membership(one.joins[-1]),
             ],
         )
 

@@ -332,8 +332,9 @@ STORM = Rule(
     why="With an eager assignor nobody reads on while a classic group rebalances; otherwise the partitions that move "
     "stand still. Members that take longer than max.poll.interval.ms, or crash, start the next one.",
     evidence="First and last record of the busiest hour, rebalances without a commit after them, who joined most.",
-    remedy="Compare max.poll.interval.ms with the slowest batch of that client; give members a group.instance.id.",
-    message="{group_id} rebalanced {rebalances} times in {minutes} minutes; {client} joined {joins} times",
+    remedy="Compare max.poll.interval.ms with the slowest batch of that client; give members of a classic or consumer "
+    "group a group.instance.id.",
+    message="{group_id} rebalanced {rebalances} times in {minutes} min; {client} joined {joins} times",
     reads=(),
     needs=(Need.LOG,),
     find=_each(
@@ -355,8 +356,8 @@ FLAPPING = Rule(
     why="A crash, a restart by its supervisor, or session.timeout.ms against its pauses. Each time its partitions "
     "move, and all members of a classic group with an eager assignor give up theirs.",
     evidence="The record of its first join, how often, in how many minutes.",
-    remedy="Look at that client; give members a group.instance.id.",
-    message="{client} joined {group_id} {joins} times in {minutes} minutes",
+    remedy="Look at that client; give members of a classic or consumer group a group.instance.id.",
+    message="{client} joined {group_id} {joins} times in {minutes} min",
     reads=(),
     needs=(Need.LOG,),
     find=_each(_flapping, group_id=_TEXT, client=_TEXT, joins=_NUMBER, minutes=_NUMBER),

@@ -1395,6 +1395,30 @@ def test_a_member_that_waits_for_a_partition_was_given_one(
         assert ("members-without-partitions" in codes) is releases
 
 
+@pytest.mark.parametrize("kind", ["share", "streams", "consumer"])
+def test_static_members_are_no_advice_for_groups_that_have_none(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    group, log = {"groupId": GROUP}, Log()
+    metadata, epoch, current = {"share": (10, 11, 14), "streams": (19, 17, 22), "consumer": (5, 3, 8)}[kind]
+    joined: dict[str, Any] = {"rackId": None, "clientId": "c", "clientHost": "/10.0.0.1"}
+    if kind == "streams":
+        joined |= {"topologyEpoch": 0, "processId": "p", "userEndpoint": None, "clientTags": []}
+    else:
+        joined["subscribedTopicNames"] = ["orders"]
+    if kind != "share":
+        joined |= {"instanceId": None, "rebalanceTimeoutMs": 45_000}
+    if kind == "consumer":
+        joined |= {"serverAssignor": None, "subscribedTopicRegex": "", "classicMemberMetadata": None}
+    for number in range(1, 60):
+        member = {"groupId": GROUP, "memberId": f"m-{number}"}
+        log.modern((metadata, member, joined), (epoch, group, {"epoch": number, "metadataHash": 1})).wait(MINUTE // 2)
+        log.modern((current, member, None), (metadata, member, None))
+    found = {one["code"]: one for one in explained(log.write(tmp_path), capfd, release="4.3.1")}
+    assert ("group.instance.id" in str(found["rebalance-storm"]["now"])) is (kind == "consumer")
+    assert ("without a commit" in found["rebalance-storm"]["verdict"]) is (kind != "share")
+
+
 def test_a_share_group_that_was_deleted_is_none_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     group, member = {"groupId": "s"}, {"groupId": "s", "memberId": "A"}
     joined = {"rackId": None, "clientId": "c", "clientHost": "/10.0.0.1", "subscribedTopicNames": ["orders"]}
