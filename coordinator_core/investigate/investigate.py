@@ -38,7 +38,7 @@ from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
-from coordinator_core.investigate.model import Case, Explanation
+from coordinator_core.investigate.model import IS_EMPTY, Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
@@ -161,7 +161,8 @@ def investigate(
     explanations += explain_loads(shown, states, by_partition, case, on_damage, groups)
     if since_ms is not None:
         explanations = [one for one in explanations if not one.ended_before(since_ms)]
-    explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
+    # That a group is without members is usual: what happened comes before it.
+    explanations.sort(key=lambda one: (-one.severity, one.code == IS_EMPTY, -one.at_ms, one.code, one.group_id or ""))
     return Investigation(histories, explanations, _retention(found), bool(damage))
 
 

@@ -19,7 +19,7 @@ from coordinator_core.history.signs import (
     storm_of,
 )
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.model import IS_EMPTY, SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.rules.model import THRESHOLDS, Severity
@@ -392,7 +392,7 @@ def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> It
         return  # Somebody outside goes on.
     until = min(case.due_ms(base, one.last.expire_timestamp_ms) for one in held)
     yield Explanation(
-        "group-is-empty",
+        IS_EMPTY,
         Severity.INFO,
         f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} "
         f"{'stays' if len(held) == 1 else 'stay'} until about {moment(until)}; then a consumer starts from "

@@ -18,6 +18,7 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
+IS_EMPTY = "group-is-empty"
 OVERTAKEN = "commit-overtaken"
 SHOWN = 8
 """Most records and names of one kind in an explanation."""
@@ -45,7 +46,7 @@ AT_END = frozenset(
         "group-behind",
         "group-id-reused",
         "group-in-two-partitions",
-        "group-is-empty",
+        IS_EMPTY,
         "group-silent",
         "group-stopped",
         "hanging-transaction",
