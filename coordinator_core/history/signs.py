@@ -172,7 +172,7 @@ def with_steps_beside(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
 def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
     for at, after in enumerate(versions[1:], 1):
         before = versions[at - 1]
-        if not _is_followed(before, after):
+        if not _is_followed(before, after) or is_left_over(versions, at - 1):
             continue
         step = after.first.committed_offset - before.last.committed_offset
         if step < 0:
@@ -188,6 +188,15 @@ def _is_followed(before: Version, after: Version) -> bool:
     ids = before.last.topic_id, after.first.topic_id
     is_another = None not in ids and ids[0] != ids[1]
     return before.end is not None and before.end.kind is EndKind.NEWER_VALUE and not is_another
+
+
+def is_left_over(versions: Sequence[Version], at: int) -> bool:
+    """Whether ``versions[at]`` is a position in a topic that was deleted before: its members commit it once more, and
+    begin anew in the topic that was made since."""
+    before = versions[at - 1] if at else None
+    if before is None or before.end is None or before.end.kind is not EndKind.TOPIC_DELETION or before.end.others:
+        return False
+    return versions[at].had_members and versions[at].first.committed_offset >= before.last.committed_offset
 
 
 def _is_jump(versions: Sequence[Version], at: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from coordinator_core.durations import MINUTE_MS, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, acts_of
 from coordinator_core.history.model import Certainty, ChangeKind, End, EndKind, GroupHistory, Removal, Version
-from coordinator_core.history.signs import has_reached
+from coordinator_core.history.signs import has_reached, is_left_over
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
@@ -29,6 +30,7 @@ _WHAT = {
     EndKind.NO_RULE: "went, and no rule of this release justifies it",
 }
 
+_OF_TOPICS_THAT_STAY = frozenset({EndKind.EXPIRY, EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE})
 _ELSE = {
     EndKind.DELETE_GROUPS: "a DeleteGroups request",
     EndKind.OFFSET_DELETE: "an OffsetDelete request",
@@ -113,6 +115,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         verdict += f" This is {bug} of Kafka {release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
     if read_again:
         verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
+    if kind is EndKind.TOPIC_DELETION:
+        verdict += _made_again(group, removals)
     if kind is EndKind.NO_RULE and (moved := _coordinator_moved(group, first)):
         verdict += (
             f" The coordinator moved between the last commit and this (leader epoch {moved[0]} to {moved[1]}): one "
@@ -122,7 +126,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         records = sum(after.first.committed_offset - removal.value.committed_offset for removal, after in skipped)
         verdict += (
             f" {count(len(skipped), 'partition')} began again {records:,} records further: auto.offset.reset=latest "
-            "skipped them, or the retention of the topic had removed them."
+            "skipped them, the retention of the topic had removed them, or they were read, from the start on with "
+            "auto.offset.reset=earliest, before the first commit."
         )
     if kind is EndKind.DELETE_GROUPS and not any(
         change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset
@@ -150,6 +155,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         minutes, now_ms = f"{may_be_age // MINUTE_MS:,} or less", case.captured_retention_ms
         had = f"is {minutes}" if now_ms is None else f"was {minutes} then (it is {span(now_ms)} now)"
         verdict += f" Or it was expiry, if offsets.retention.minutes of the brokers {had}: the log does not decide."
+    if kind in _OF_TOPICS_THAT_STAY and not read_again and not skipped:
+        verdict += _begun_again(group, removals)
     put_back = {id(one) for one in (*missed, *(removal for removal, _ in skipped))}
     lost = [one for one in removals if id(one) in put_back]
     return Explanation(
@@ -177,6 +184,35 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         restore={one.offset_key: one.value.committed_offset for one in lost},
         ends={one.offset_key: one.place.record_offset for one in lost},
         bug=bug,
+    )
+
+
+def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
+    """What members did that went on while their topic was deleted and made again."""
+    for removal in removals:
+        versions = group.versions[removal.offset_key]
+        at = bisect_right(versions, removal.place.record_offset, key=lambda one: one.place.record_offset)
+        if at + 1 < len(versions) and is_left_over(versions, at):
+            held, begun = versions[at], versions[at + 1]
+            return (
+                f" Its members committed their positions in the old topic once more ({removal.offset_key.topic}-"
+                f"{removal.offset_key.partition} at {held.last.committed_offset}, record {held.place.record_offset}), "
+                f"and began anew in the one that was made since ({begun.first.committed_offset}, record "
+                f"{begun.place.record_offset}): nothing was set back."
+            )
+    return ""
+
+
+def _begun_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
+    """That members came back to nothing: where they began is not in the log."""
+    begun = [(one, after) for one in removals if (after := _first_after(group, one)) is not None and after.had_members]
+    if not begun:
+        return ""
+    removal, after = min(begun, key=lambda one: one[1].place)
+    return (
+        f" Members came back and began by auto.offset.reset: {removal.offset_key.topic}-{removal.offset_key.partition} "
+        f"is committed at {after.first.committed_offset} from record {after.place.record_offset} on. With earliest "
+        "they read all again, with latest they skipped what came meanwhile: the log does not tell."
     )
 
 

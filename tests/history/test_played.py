@@ -38,3 +38,45 @@ def test_what_a_group_lost_comes_before_groups_without_members(tmp_path: Path, c
     log.write(tmp_path)
     assert [one["code"] for one in explained(tmp_path, capfd)][:2] == ["offsets-expired", "group-is-empty"]
     assert "[info] offsets-expired" in out(capfd, str(tmp_path), "--kafka-version", "3.9.2", "--now-ms", str(log.at))
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_members_that_outlive_their_topic_did_not_go_back(captured: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """Consumers stay while a topic is deleted and made again: they commit where they were, then begin anew."""
+    log = Log().generation("g", 1, Client("m", ("clicks", "orders"), (KEY, ("clicks", 0))))
+    log.commit("g", {KEY: 5000, ("clicks", 0): 7}).wait(SECOND).tombstones("g", KEY)
+    log.wait(3 * SECOND).commit("g", {KEY: 5000, ("clicks", 0): 7})
+    log.generation("g", 2, Client("m", ("clicks", "orders"), (KEY, ("clicks", 0))))
+    log.wait(SECOND).commit("g", {KEY: 40, ("clicks", 0): 7})
+    log.write(tmp_path)
+    if captured:
+        topics(tmp_path, (0, 40))
+    found = explained(tmp_path, capfd)
+    assert "moved-back" not in [one["code"] for one in found]
+    told = of(found, TOPIC_DELETED)["verdict"]
+    assert "(orders-0 at 5000, record 4), and began anew in the one that was made since (40, record 7)" in told
+
+
+def test_members_of_another_topic_went_back(tmp_path: Path, capfd: Capfd) -> None:
+    """The twin: the consumer reads on in the new topic, and goes back there."""
+    log = Log().generation("g", 1, Client("m", ("clicks", "orders"), (KEY, ("clicks", 0))))
+    log.commit("g", {KEY: 5000, ("clicks", 0): 7}).wait(SECOND).tombstones("g", KEY)
+    log.wait(3 * SECOND).commit("g", {KEY: 400, ("clicks", 0): 7}).wait(MINUTE).commit("g", {KEY: 40})
+    assert of(explained(log.write(tmp_path), capfd), "moved-back")["restore"][0]["offset"] == 400
+
+
+def test_who_comes_back_to_nothing_began_by_its_policy(tmp_path: Path, capfd: Capfd) -> None:
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,))).commit("g", {KEY: 100}).generation("g", 2)
+    log.wait(8 * DAY).tombstones("g", KEY, with_group=True)
+    log.wait(MINUTE).generation("g", 1, Client("n", partitions=(KEY,))).wait(SECOND).commit("g", {KEY: 130})
+    told = of(explained(log.write(tmp_path), capfd), "offsets-expired")["verdict"]
+    assert "began by auto.offset.reset: orders-0 is committed at 130 from record 6 on" in told
+
+
+def test_a_first_commit_far_ahead_may_have_been_read_up_to(tmp_path: Path, capfd: Capfd) -> None:
+    """A consumer that begins at the start reads thousands of records before enable.auto.commit commits first."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,))).commit("g", {KEY: 100}).generation("g", 2)
+    log.wait(8 * DAY).tombstones("g", KEY, with_group=True)
+    log.wait(MINUTE).generation("g", 1, Client("n", partitions=(KEY,))).wait(SECOND).commit("g", {KEY: 5130})
+    told = of(explained(log.write(tmp_path), capfd), "offsets-expired")["verdict"]
+    assert "or they were read, from the start on" in told
