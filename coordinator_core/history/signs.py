@@ -140,16 +140,17 @@ class MoveKind(StrEnum):
 
 def moves_of(group: GroupHistory, rivals: Sequence[Rivals] | None = None) -> dict[MoveKind, list[Move]]:
     """Steps back, and steps forward that are out of proportion; without offset keys that two writers share, commits
-    of a member for another one's partition (``trespasses``): the owner did not go back, and steps forward of a mirror,
-    which goes as far as the group in the other cluster has read. ``rivals`` are those of :func:`rivals_of`, where they
-    are known."""
+    of a member for another one's partition (``trespasses``): the owner did not go back, steps forward of a mirror,
+    which goes as far as the group in the other cluster has read, and those that take back a step back. ``rivals`` are
+    those of :func:`rivals_of`, where they are known."""
     shared = {one.key for one in (rivals_of(group) if rivals is None else rivals)}
     foreign = {(one.key, one.place.record_offset) for one in group.trespasses}
     found: dict[MoveKind, list[Move]] = {}
     for key, versions in group.versions.items():
         for move in _moves(key, versions) if key not in shared else ():
             is_mirrored = move.records > 0 and move.origin is OriginKind.MIRROR
-            if not is_mirrored and (key, move.after.place.record_offset) not in foreign:
+            is_known = is_mirrored or (key, move.after.place.record_offset) in foreign
+            if not is_known and not _was_read_before(versions, move):
                 found.setdefault(_kind_of(move), []).append(move)
     return found
 
@@ -181,6 +182,18 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
             yield Move(key, before, after, earlier)
         elif _is_jump(versions, at):
             yield Move(key, before, after, None)
+
+
+def _was_read_before(versions: Sequence[Version], move: Move) -> bool:
+    """Whether a step forward leads no further than the group had read before it was set back: nothing is skipped."""
+    if move.records < 0:
+        return False
+    at = bisect_left(versions, move.before.place.record_offset, key=lambda one: one.place.record_offset)
+    while at and _is_followed(versions[at - 1], versions[at]) and not _is_jump(versions, at):
+        at -= 1
+        if versions[at].last.committed_offset >= move.after.first.committed_offset:
+            return True
+    return False
 
 
 def _is_followed(before: Version, after: Version) -> bool:

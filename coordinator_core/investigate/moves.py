@@ -120,7 +120,9 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
 def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, Version]) -> Explanation:
     """``following`` are the versions after those of the moves, by their ids."""
     read = [read_to(group.versions[move.key], move.before).last.committed_offset for move in moves]
-    records = sum(max(0, at - move.after.first.committed_offset) for at, move in zip(read, moves, strict=True))
+    put = [_put_back(group.versions[move.key], move, at) for at, move in zip(read, moves, strict=True)]
+    until = [at if back is None else back[0].last.committed_offset for at, back in zip(read, put, strict=True)]
+    records = sum(max(0, at - move.after.first.committed_offset) for at, move in zip(until, moves, strict=True))
     topics = len({move.key.topic for move in moves})
     of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
@@ -131,17 +133,23 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
         verdict += " They had been set forward before, and nobody has read on from there."
     is_back = all(_is_overwritten(move, following.get(id(move.after))) for move in moves)
     if is_back:
-        put = following[id(moves[0].after)].place
+        again = following[id(moves[0].after)].place
         verdict += (
-            f" At {moment(put.timestamp_ms)} (record {put.record_offset}) the same values as before were committed "
+            f" At {moment(again.timestamp_ms)} (record {again.record_offset}) the same values as before were committed "
             "again: somebody put them back, or a client that is no member was there all the time."
         )
+    elif backs := [back for _, back in filter(None, put)]:
+        verdict += (
+            f" That is how far they had come when somebody put {count(len(backs), 'partition')} back, from "
+            f"{moment(backs[0].place.timestamp_ms)} on (record {backs[0].place.record_offset})."
+        )
+    is_undone = is_back or (any(put) and all(to_put_back(group, move) is None for move in moves))
     back = described(group, "--offsets")
     return explanation(
         group,
         moves,
         "reset-by-admin",
-        Severity.INFO if not records else Severity.WARNING if is_back else Severity.CRITICAL,
+        Severity.INFO if not records else Severity.WARNING if is_undone else Severity.CRITICAL,
         verdict,
         not_this=[
             "It was no deploy, no rebalance and no consumer: the group had no members then.",
@@ -154,6 +162,18 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
             "Ask who ran kafka-consumer-groups.sh --reset-offsets, or called alterConsumerGroupOffsets, at that time.",
         ],
     )
+
+
+def _put_back(versions: Sequence[Version], move: Move, value: int) -> tuple[Version, Version] | None:
+    """The commit from outside with which an offset came to ``value`` again, and the version before it; ``None`` where
+    the group read that far itself, has not come there, or committed nothing in between."""
+    since = versions[next(at for at, one in enumerate(versions) if one is move.after) :]
+    for held, put in pairwise(since):
+        if held.last.committed_offset >= value:
+            return None
+        if put.first.committed_offset >= value:
+            return None if put.had_members or held is move.after else (held, put)
+    return None
 
 
 def _is_overwritten(move: Move, following: Version | None) -> bool:

@@ -80,3 +80,23 @@ def test_a_first_commit_far_ahead_may_have_been_read_up_to(tmp_path: Path, capfd
     log.wait(MINUTE).generation("g", 1, Client("n", partitions=(KEY,))).wait(SECOND).commit("g", {KEY: 5130})
     told = of(explained(log.write(tmp_path), capfd), "offsets-expired")["verdict"]
     assert "or they were read, from the start on" in told
+
+
+@pytest.mark.parametrize(("read", "severity", "records"), [(160, "warning", "170"), (5140, "critical", "10,280")])
+def test_a_reset_that_was_put_back_says_how_much_was_read_again(
+    read: int, severity: str, records: str, tmp_path: Path, capfd: Capfd
+) -> None:
+    """The wrong group is reset, runs for a while, is stopped and set to where it was: that step skips nothing."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY, OTHER)))
+    stays(log, 5140, 4, KEY, OTHER).generation("g", 2).wait(MINUTE)
+    log.commit("g", {KEY: 0, OTHER: 0}, leader_epoch=-1)
+    log.wait(MINUTE).generation("g", 3, Client("n", partitions=(KEY, OTHER)))
+    log.wait(SECOND).commit("g", {KEY: read, OTHER: 10 if read < 5140 else read}).generation("g", 4).wait(MINUTE)
+    if read < 5140:
+        log.commit("g", {KEY: 5140, OTHER: 5140}, leader_epoch=-1)
+    log.wait(MINUTE).generation("g", 5, Client("o", partitions=(KEY, OTHER)))
+    stays(log, 5150, 4, KEY, OTHER)
+    (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info")
+    assert (found["code"], found["severity"], found["restore"]) == ("reset-by-admin", severity, [])
+    assert f"{records} records are read again" in found["verdict"]
+    assert ("somebody put 2 partitions back" in found["verdict"]) == (read < 5140)
