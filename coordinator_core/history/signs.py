@@ -218,9 +218,19 @@ def _is_jump(versions: Sequence[Version], at: int) -> bool:
     before, after = versions[at - 1], versions[at]
     if after.missing != before.missing:
         return False  # The cleaner has removed records between, perhaps commits of this key.
+    if _waited(before, after):
+        return False
     step = after.first.committed_offset - before.last.committed_offset
     usual = max(_SMALL_STEP, _USUAL_STEPS * before.largest_step, _LIKE_STEPS * _next_step(versions, at))
     return before.commits >= _USUAL_COMMITS and step > usual
+
+
+def _waited(before: Version, after: Version) -> bool:
+    """Whether the member had nothing to read before, as it committed one value again and again: what comes then, it
+    reads at once."""
+    if before.member is None or after.member is None or before.generation != after.generation:
+        return False
+    return before.member.member_id == after.member.member_id and before.stood >= _USUAL_COMMITS
 
 
 def _next_step(versions: Sequence[Version], at: int) -> int:

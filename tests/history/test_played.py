@@ -100,3 +100,17 @@ def test_a_reset_that_was_put_back_says_how_much_was_read_again(
     assert (found["code"], found["severity"], found["restore"]) == ("reset-by-admin", severity, [])
     assert f"{records} records are read again" in found["verdict"]
     assert ("somebody put 2 partitions back" in found["verdict"]) == (read < 5140)
+
+
+@pytest.mark.parametrize(("waits", "codes"), [(8, []), (0, ["jumped-forward"])])
+def test_a_burst_after_a_time_without_records_is_no_jump(
+    waits: int, codes: list[str], tmp_path: Path, capfd: Capfd
+) -> None:
+    """A producer writes some thousand records at once; the consumer that waits for them reads them at once."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in range(10, 110, 10):
+        log.wait(5 * SECOND).commit("g", {KEY: value})
+    stays(log, 100, waits)
+    for value in range(5130, 5230, 10):
+        log.wait(5 * SECOND).commit("g", {KEY: value})
+    assert [one["code"] for one in explained(log.write(tmp_path), capfd)] == codes
