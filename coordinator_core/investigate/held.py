@@ -6,7 +6,30 @@ from collections.abc import Sequence
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Place, Version
-from coordinator_core.investigate.model import Explanation
+from coordinator_core.investigate.model import Case, Explanation
+from coordinator_core.investigate.words import from_file
+
+
+def leave_out_lost(one: Explanation, case: Case) -> None:
+    """Take out of ``restore`` what lies beyond the log end of its partition: those records are gone, or are of a topic
+    that was made again since."""
+    topics = case.topics
+    if topics is None or not one.restore or 0 <= (topics.captured_at_ms or -1) < one.newest_ms:
+        return
+    ends = {key: bounds[1] for key in one.restore if (bounds := topics.bounds(key.topic, key.partition)) is not None}
+    lost = [key for key, offset in sorted(one.restore.items()) if 0 <= ends.get(key, -1) < offset]
+    if not lost:
+        return
+    key, more = lost[0], f", and {len(lost) - 1} more alike" if len(lost) > 1 else ""
+    one.verdict += (
+        f" {key.topic}-{key.partition} ends at {ends[key]} now, before {one.restore[key]}{more}: the partition lost "
+        "records, or the topic was made again, so that offset is not to be put back."
+    )
+    one.restore = {key: offset for key, offset in one.restore.items() if key not in lost}
+    one.ends = {key: end for key, end in one.ends.items() if key not in lost}
+    if not one.restore and one.group_id is not None:
+        command = from_file(one.group_id)
+        one.now = [step for step in one.now if command not in step]
 
 
 def find_points(group: GroupHistory, one: Explanation) -> None:

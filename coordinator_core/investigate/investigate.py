@@ -33,7 +33,7 @@ from coordinator_core.investigate.cutoffs import explain_cut_off
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.fenced import explain_fenced
 from coordinator_core.investigate.fleets import explain_fleets
-from coordinator_core.investigate.held import find_points
+from coordinator_core.investigate.held import find_points, leave_out_lost
 from coordinator_core.investigate.leftovers import explain_leftovers
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
@@ -343,6 +343,7 @@ def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation
     for group in groups:
         for one in _of_group(group, case):
             one.group_id, one.offsets_partition = group.group_id, group.offsets_partition
+            leave_out_lost(one, case)
             find_points(group, one)
             found.append(one)
     return found

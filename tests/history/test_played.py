@@ -114,3 +114,15 @@ def test_a_burst_after_a_time_without_records_is_no_jump(
     for value in range(5130, 5230, 10):
         log.wait(5 * SECOND).commit("g", {KEY: value})
     assert [one["code"] for one in explained(log.write(tmp_path), capfd)] == codes
+
+
+@pytest.mark.parametrize(("end", "restored"), [(110, False), (5200, True)])
+def test_what_a_partition_lost_is_not_put_back(end: int, restored: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """An unclean election cuts the topic, and its consumer begins where both leaders' logs part."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    log.commit("g", {KEY: 5100}).wait(MINUTE).commit("g", {KEY: 5200}).wait(MINUTE)
+    log.commit("g", {KEY: 110}, leader_epoch=1)
+    found = of(explained(topics(log.write(tmp_path), (0, end)), capfd), "moved-back")
+    assert bool(found["restore"]) == restored == any("--from-file" in step for step in found["now"])
+    assert ("orders-0 ends at 110 now, before 5200" in found["verdict"]) != restored
+    assert (found["undo"] is not None) == restored
