@@ -121,6 +121,8 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
         if one.place.offsets_partition in homes
         and first.at_ms - _BEGIN_AGAIN_MS <= one.place.timestamp_ms <= last.at_ms
     ]
+    if homes != {one.place.offsets_partition for one in moved}:
+        moved = []  # Of the others the coordinator had all offsets.
     verdict = (
         f"{len({one.group_id for one in some})} of {count(known, 'group')} went back within "
         f"{span(last.at_ms - first.at_ms)}, from {moment(first.at_ms)} on, by commits of their own: "
@@ -143,7 +145,9 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
             "move the leader, so that it loads once more.",
         ]
     else:
-        verdict += " The coordinators did not move: the topics may have lost records, or all clients were deployed."
+        verdict += (
+            " No move of the coordinators explains all: the topics may have lost records, or all clients were deployed."
+        )
         now = [
             "Look for what they share: a topic whose records were lost or made again (their log ends), a deployment, a "
             "library of the application that seeks.",

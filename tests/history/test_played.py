@@ -126,3 +126,23 @@ def test_what_a_partition_lost_is_not_put_back(end: int, restored: bool, tmp_pat
     assert bool(found["restore"]) == restored == any("--from-file" in step for step in found["now"])
     assert ("orders-0 ends at 110 now, before 5200" in found["verdict"]) != restored
     assert (found["undo"] is not None) == restored
+
+
+@pytest.mark.parametrize(("moved", "words"), [((0,), "No move of the coordinators"), ((0, 1), "had moved at")])
+def test_a_coordinator_of_some_of_the_groups_is_not_to_blame(
+    moved: tuple[int, ...], words: str, tmp_path: Path, capfd: Capfd
+) -> None:
+    """Groups of two offsets partitions go back together; the leader of one of them, or of both, had moved."""
+    for partition in (0, 1):
+        log = Log()
+        names = [f"g-{partition}-{number}" for number in range(3)]
+        for name in names:
+            log.generation(name, 1, Client(name, partitions=(KEY,))).commit(name, {KEY: 100}).commit(name, {KEY: 200})
+        log.wait(MINUTE)
+        log.epoch = int(partition in moved)
+        for name in names:
+            log.commit(name, {KEY: 110})
+        log.write(tmp_path, partition)
+    arguments = ["--offsets-topic-num-partitions", "2"]
+    found = explained(tmp_path, capfd, *arguments)
+    assert words in of(found, "groups-went-back-together")["verdict"]
