@@ -71,9 +71,13 @@ def _misplaced(facts: Facts) -> tuple[Bools, Bools, Int64s]:
 def _places(facts: Facts) -> tuple[Bools, Bools, Int64s]:
     groups = facts.groups
     (code,), names = coded(groups.array("group_id"))
-    num_partitions = int(facts.run.manifest["offsets_topic_num_partitions"])
-    home = partitions_for(names.to_pylist(), num_partitions)[code]
-    wrong = home != groups.numbers("offsets_partition")
+    lies = groups.numbers("offsets_partition")
+    home = partitions_for(names.to_pylist(), int(facts.run.manifest["offsets_topic_num_partitions"]))[code]
+    told = 0 if facts.topics is None else len(facts.topics.offsets_topic.partitions)
+    if told > lies.max(initial=-1) and (home != lies).any():
+        # Where no number fits all places, that of a run is the default.
+        home = partitions_for(names.to_pylist(), told)[code]
+    wrong = home != lies
     at_home = np.zeros(len(names), np.bool_)
     at_home[code[~wrong]] = True
     return wrong, wrong & at_home[code], home

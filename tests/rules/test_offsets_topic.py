@@ -101,3 +101,11 @@ def test_settings_of_the_brokers_are_the_thresholds_that_nobody_set(tmp_path: Pa
     found = Inputs.read(run.path, topics=str(topics), settings_file=rules).settings
     assert found.thresholds == {"offset_metadata_max_bytes": 7, "offsets_retention_ms": 3_600_000}
     assert found.limits(profile_for_release("4.3.1"))["transaction_max_timeout_ms"] == 900_000
+
+
+def test_groups_belong_where_the_cluster_says_not_where_the_default_does(tmp_path: Path) -> None:
+    """The offsets topic got a second partition: no number fits all places, and a run then has the default."""
+    name = of_partition(1, 3)
+    log = Log({0: log_of(commit(name)), 1: log_of(commit(name))}, num_partitions=50, topics=TOPICS)
+    found = log.reconcile(tmp_path).findings.to_pylist()
+    assert [(row["rule"], row["offsets_partition"]) for row in found if row["rule"] in ("R04", "R22")] == [("R22", 0)]
