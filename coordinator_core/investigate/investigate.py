@@ -53,7 +53,7 @@ from coordinator_core.investigate.successors import explain_new_groups, explain_
 from coordinator_core.investigate.tenures import explain_tenures
 from coordinator_core.investigate.together import explain_back_together, explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
-from coordinator_core.investigate.uses import explain_uses
+from coordinator_core.investigate.uses import explain_uses, without_cut_off
 from coordinator_core.investigate.visitors import explain_visitors
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
@@ -120,7 +120,7 @@ def investigate(
     else:
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
-    explanations = without_waiting(explanations, histories)
+    explanations = without_cut_off(without_waiting(explanations, histories), histories, logs)
     found = [group for history in histories for group in history.groups.values()]
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):

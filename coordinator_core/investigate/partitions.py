@@ -139,7 +139,12 @@ def _moved_start(history: PartitionHistory, log: PartitionLog, case: Case) -> It
         now=[
             "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type topics --entity-name "
             "__consumer_offsets --add-config cleanup.policy=compact",
-            "Find groups whose offsets are missing by their consumers' logs (auto.offset.reset), and set them.",
+            "The coordinators have in memory what went. Before a broker restarts or a leader moves, save what groups "
+            "without members have, and commit it again under the right policy; members commit by themselves: "
+            "kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --all-topics --reset-offsets "
+            "--to-current --export --dry-run",
+            "After that, find groups whose offsets are missing by their consumers' logs (auto.offset.reset), and set "
+            "them.",
         ],
     )
 

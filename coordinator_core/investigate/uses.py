@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.groups.model import GroupType, OffsetKey
@@ -14,6 +14,7 @@ from coordinator_core.history.model import (
     EndKind,
     GroupHistory,
     OriginKind,
+    PartitionHistory,
     Place,
     Version,
 )
@@ -23,9 +24,11 @@ from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explan
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
+from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
+_OUTSIDE = "commits-without-members"
 _ABORTED = 5
 _REGULAR = 3
 _AT_LEAST_TWO = 2
@@ -315,7 +318,7 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
         return
     until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)
     yield Explanation(
-        "commits-without-members",
+        _OUTSIDE,
         Severity.INFO,
         f"{group.group_id} has no members, and its offsets went on: {count(commits, 'commit')} from outside, by "
         f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
@@ -363,6 +366,21 @@ def _share(group: GroupHistory, last: Change) -> Explanation:
             f"See how far it is: {tool('kafka-share-groups', '--describe', '--group', group.group_id)}",
         ],
     )
+
+
+def without_cut_off(
+    found: Iterable[Explanation], histories: Iterable[PartitionHistory], logs: Iterable[PartitionLog]
+) -> list[Explanation]:
+    """The explanations without those of groups that seem to have no members, where their record may have gone with the
+    start of the log."""
+    unknown = {
+        (log.offsets_partition, group_id)
+        for history, log in zip(histories, logs, strict=True)
+        if log.start_offset
+        for group_id, group in history.groups.items()
+        if not group.changes
+    }
+    return [one for one in found if one.code != _OUTSIDE or (one.offsets_partition, one.group_id) not in unknown]
 
 
 def _changed_type(group: GroupHistory) -> Iterator[Explanation]:

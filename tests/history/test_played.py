@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.investigate.losses import TOPIC_DELETED
+from coordinator_core.log.types import ControlType
 from tests.history.incidents import topics
 from tests.history.logs import DAY, HOUR, MINUTE, Client, Log
 from tests.history.test_investigate import KEY, explained, out
@@ -146,3 +147,20 @@ def test_a_coordinator_of_some_of_the_groups_is_not_to_blame(
     arguments = ["--offsets-topic-num-partitions", "2"]
     found = explained(tmp_path, capfd, *arguments)
     assert words in of(found, "groups-went-back-together")["verdict"]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_group_whose_record_went_with_the_log_start_may_have_members(cut: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """cleanup.policy=delete takes the record of a group whose members go on to commit."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY, OTHER)))
+    stays(log, 100, 9, KEY, OTHER)
+    log = Log(at=log.at, next_offset=log.next_offset, base=log.next_offset) if cut else Log(at=log.at)
+    for value in range(110, 200, 10):
+        log.wait(5 * SECOND).commit("g", {KEY: value, OTHER: value})
+    log.write(tmp_path)
+    found = {one["code"]: one for one in explained(tmp_path, capfd)}
+    assert set(found) == ({"log-start-moved"} if cut else {"commits-without-members"})
+    if cut:
+        first = found["log-start-moved"]["now"][1]
+        assert "in memory" in first
+        assert "--to-current --export --dry-run" in first
