@@ -121,9 +121,10 @@ def verdict_of(found: Investigation) -> str:
         now = "is not in the coordinator any more" if state is None else f"is {state.value}"
         kept = len(group.standing)
         ever = group.versions.keys() | {one.offset_key for one in group.bare if one.offset_key is not None}
+        dropped = f"; {count(group.dropped, 'commit')} of aborted transactions had no effect" if group.dropped else ""
         return (
             f"Nothing in this log speaks against {group.group_id}: it {now}, with "
-            f"{count(kept, 'committed offset')} of {count(len(ever), 'partition')} ever committed."
+            f"{count(kept, 'committed offset')} of {count(len(ever), 'partition')} ever committed{dropped}."
         )
     if not groups:
         return "This log holds no group."

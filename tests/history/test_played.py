@@ -149,6 +149,16 @@ def test_a_coordinator_of_some_of_the_groups_is_not_to_blame(
     assert words in of(found, "groups-went-back-together")["verdict"]
 
 
+@pytest.mark.parametrize("aborted", [True, False])
+def test_aborted_transactions_of_a_group_are_counted(aborted: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """An operator ends a transaction that a dead producer left open: the group's only commits are gone with it."""
+    log = Log().commit("g", {KEY: 70, OTHER: 70}, producer_id=7).wait(MINUTE)
+    log.marker(ControlType.ABORT if aborted else ControlType.COMMIT, 7).write(tmp_path)
+    told = out(capfd, str(tmp_path), "--kafka-version", "3.9.2", "--group", "g").splitlines()[0]
+    ever = "0 partitions" if aborted else "2 partitions"
+    assert f"of {ever} ever committed{'; 2 commits of aborted transactions had no effect' if aborted else ''}." in told
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_group_whose_record_went_with_the_log_start_may_have_members(cut: bool, tmp_path: Path, capfd: Capfd) -> None:
     """cleanup.policy=delete takes the record of a group whose members go on to commit."""
