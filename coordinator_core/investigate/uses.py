@@ -232,10 +232,14 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
     # A member that takes the place of one with the same instance id has not started because that one crashed.
     starts = [one for one in rounds if one.joined and len(one.joined) == len(one.members) and not one.replaced]
     loop = [one for one in starts if one.place.record_offset > since]
-    if newest is None or len(loop) < _STARTS or _at_ends(group, case):
+    if len(loop) < _STARTS or (newest is not None and _at_ends(group, case)):
         return
     first, last = loop[0].place, loop[-1].place
     poll_limit = told_by_poll_limit(group, name_of(loop[-1].members[0]))
+    if newest is None:
+        if poll_limit and not group.removals and group.aborts is None:
+            yield _never_in_time(group, loop, poll_limit)
+        return
     waiting = {key: one for key, one in group.standing.items() if not _is_at_end(key, one, case)}
     newest_of = waiting or {key: versions[-1] for key, versions in group.versions.items()}
     key, stood = max(newest_of.items(), key=lambda one: one[1].last_place)
@@ -273,6 +277,22 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
             "that fails): the record behind that offset is the first suspect.",
             f"Past it, with the group stopped: {_past(key)}",
         ],
+    )
+
+
+def _never_in_time(group: GroupHistory, loop: Sequence[Change], poll_limit: str) -> Explanation:
+    """Members whose first batch takes longer than they may take, at each start."""
+    return Explanation(
+        "restarts-without-progress",
+        Severity.WARNING,
+        f"{group.group_id} began {len(loop)} times from {moment(loop[0].place.timestamp_ms)} to "
+        f"{moment(loop[-1].place.timestamp_ms)}, and has never committed.{poll_limit} The next start reads the same.",
+        loop[0].place.timestamp_ms,
+        events=[step(one) for one in loop[:SHOWN]],
+        evidence=[step(loop[0]), step(loop[-1])],
+        not_this=["No offset was lost: there is no commit and no tombstone of one."],
+        now=[POLL_LIMIT_REMEDY],
+        until_ms=loop[-1].place.timestamp_ms,
     )
 
 

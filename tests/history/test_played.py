@@ -174,3 +174,19 @@ def test_a_group_whose_record_went_with_the_log_start_may_have_members(cut: bool
         first = found["log-start-moved"]["now"][1]
         assert "in memory" in first
         assert "--to-current --export --dry-run" in first
+
+
+@pytest.mark.parametrize(("stays_ms", "codes"), [(300_100, ["restarts-without-progress"]), (30_000, [])])
+def test_members_that_never_commit_in_time_are_told(
+    stays_ms: int, codes: list[str], tmp_path: Path, capfd: Capfd
+) -> None:
+    """A first batch that takes longer than max.poll.interval.ms. The twin ends by itself."""
+    log = Log()
+    for number in range(6):
+        log.wait(MINUTE).generation("g", 2 * number + 1, Client(f"m-{number}", partitions=(KEY,)))
+        log.wait(stays_ms).generation("g", 2 * number + 2)
+    found = [one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info"]
+    assert [one["code"] for one in found] == codes
+    for one in found:
+        assert "began 6 times" in one["verdict"]
+        assert "5 min after they joined, which is their max.poll.interval.ms" in one["verdict"]
