@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.not_here import check_groups
+from coordinator_core.cli.not_here import check_groups, tell_split
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -68,6 +68,7 @@ def describe_command(
         selection=selection,
         topics=None if topics_file is None else read_topics(topics_file),
     )
+    tell_split(source, document["groups"], paths, options)
     if metadata is not None:
         for group in document["groups"]:
             group["offsets"] = metadata.whole(group["offsets"], "metadata")
@@ -121,6 +122,7 @@ def list_command(
         known_topic_names=source.topic_names,
         selection=selection,
     )
+    tell_split(source, rows, paths, options)
     if output_format is Format.JSON:
         write_json(rows)
     elif not rows:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from coordinator_core.cli.options import ReplayOptions
+from coordinator_core.cli.options import ReplayOptions, note
 from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import ReplayedSource
 from coordinator_core.errors import UsageError
@@ -32,6 +32,8 @@ from coordinator_core.runs.local import merged_partitions
 from coordinator_core.runs.place import is_one_run
 from coordinator_core.runs.read import open_run
 from coordinator_core.topology import Topology, load_topology
+
+_SHOWN = 8
 
 Placed = Iterable[tuple[int, Collection[str]]]
 """Offsets partitions of a log, and the groups in each."""
@@ -111,6 +113,29 @@ def check_groups(
             count = offsets_partitions(paths, options, source.placed)
             said = (f"Consumer group {group_id!r} does not exist in this log", *elsewhere(group_id, source.held, count))
             raise UsageError("; ".join(said))
+
+
+def tell_split(
+    source: ReplayedSource, rows: Iterable[Mapping[str, Any]], paths: Sequence[str], options: ReplayOptions
+) -> None:
+    """Name groups among ``rows`` that are in several offsets partitions: a broker answers with one of them."""
+    homes: dict[str, list[int]] = {}
+    for row in rows:
+        homes.setdefault(row["group_id"], []).append(row["offsets_partition"])
+    split = {group_id: held for group_id, held in homes.items() if len(held) > 1}
+    if not split:
+        return
+    count = offsets_partitions(paths, options, source.placed)
+    for group_id, held in list(split.items())[:_SHOWN]:
+        home = partition_for(group_id, count.number)
+        told = (
+            f"the broker answers with that of {home} (of {count.number} offsets partitions, {count.told_by})"
+            if home in held and count.told_by is not None
+            else "the broker answers with one of them; give --offsets-topic-num-partitions"
+        )
+        note(f"regroup: warning: group {group_id!r} is in offsets partitions {', '.join(map(str, held))}: {told}")
+    if len(split) > _SHOWN:
+        note(f"regroup: warning: so are {len(split) - _SHOWN} groups more")
 
 
 def elsewhere_of_log(

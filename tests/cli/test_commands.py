@@ -11,6 +11,7 @@ import pytest
 
 from coordinator_core.cli import history, spark_app
 from coordinator_core.cli.app import cli, run
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
@@ -469,3 +470,24 @@ def test_a_log_without_a_record_is_told_as_that(
     assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
     write_segment(log, b"".join(History().commit(1).batches))
     assert "holds no record" not in outcome(["list", str(log)], capfd)[2]
+
+
+@pytest.mark.parametrize("command", ["describe", "list"])
+def test_a_group_of_two_offsets_partitions_is_named(
+    command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The offsets topic got more partitions, and a group has state in its old one and in its new one."""
+    group = "g"
+    home = partition_for(group, 8)
+    old = home % 4 if home % 4 != home else (home + 1) % 8
+    for partition in (old, home):
+        Log().generation(group, 1).commit(group, {("orders", 0): 7}).write(tmp_path, partition)
+    arguments = [command, str(tmp_path), "--kafka-version", "3.9.2"]
+    both = ", ".join(map(str, sorted((old, home))))
+    for more, told in (
+        ([], "with one of them; give --offsets-topic-num-partitions"),
+        (["--offsets-topic-num-partitions", "8"], f"with that of {home} (of 8 offsets partitions, as was given)"),
+    ):
+        assert run([*arguments, *more]) == 0
+        warned = capfdbinary.readouterr().err.decode()
+        assert f"group 'g' is in offsets partitions {both}: the broker answers {told}" in warned
