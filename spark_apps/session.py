@@ -107,9 +107,15 @@ class Session:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
         if self._context is not None:
             # Python's side of it waits a second for nothing.
-            Thread(target=self._context.stop, daemon=True).start()
+            Thread(target=_stop, args=(self._context,), daemon=True).start()
 
     def close(self) -> None:
         """Keep the class archive, by which the next session starts faster; call when nothing is left to do."""
         if self._class_data is not None and self._gateway.done() and not self._gateway.exception():
             self._class_data.keep(self._gateway.result().proc)
+
+
+def _stop(context: SparkContext) -> None:
+    # The JVM may end in the midst of it, and would call that an error, behind the last line of an app that did well.
+    context.setLogLevel("OFF")
+    context.stop()

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import socket
 import sys
+from queue import Queue
+from types import SimpleNamespace
+from typing import cast
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -12,6 +16,17 @@ from coordinator_core.runs.schemas import TABLES, TableSchema
 from spark_apps.engine import in_tasks
 from spark_apps.exits import last_line
 from spark_apps.session import Session
+
+
+def test_spark_says_nothing_more_once_the_app_has_ended() -> None:
+    """The JVM ends with the process, often in the midst of Spark's own end, which would log that as errors."""
+    told: Queue[str] = Queue()
+    ended = Session.__new__(Session)
+    ended._context = cast(
+        SparkContext, SimpleNamespace(setLogLevel=told.put, stop=lambda: told.put("stop"), applicationId="a")
+    )
+    ended.__exit__()
+    assert [told.get(timeout=60) for _ in range(2)] == ["OFF", "stop"]
 
 
 def test_times_are_utc(session: Session) -> None:
