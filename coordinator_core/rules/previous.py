@@ -29,7 +29,10 @@ def previous_run(run: Run) -> Run | None:
 
 def newest_run(output: str, cluster: str) -> Run | None:
     """The newest published run of a cluster, with any verdict of the gate; ``None`` when there is none."""
-    found = [_newest_of_windows(storage.join(output, cluster))]
+    place = storage.join(output, cluster)
+    if storage.stat(place) is None:
+        return None
+    found = [_newest_of_windows(place)]
     with suppress(RunError):
         found.append(resolve_latest(output, cluster))
     return _newest(run for run in found if run is not None)

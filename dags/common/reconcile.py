@@ -108,13 +108,17 @@ def _request(cluster: Cluster, path: str) -> Request:
     }
 
 
+def check_history(params: Mapping[str, Any]) -> None:
+    """Fails when the form names groups for a history that it does not ask for."""
+    if lines_of(params, "history_groups") and not params["history"]:
+        raise AirflowFailException("history_groups only means something together with history")
+
+
 def histories(requested: Sequence[Request], params: Mapping[str, Any]) -> list[list[str]]:
     """Arguments of the app ``history`` for each run; for none where the form does not ask for it."""
-    groups = lines_of(params, "history_groups")
     if not params["history"]:
-        if groups:
-            raise AirflowFailException("history_groups only means something together with history")
         return []
+    groups = lines_of(params, "history_groups")
     with final_errors():
         return [_history(one, groups) for one in requested]
 

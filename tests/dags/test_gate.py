@@ -126,7 +126,7 @@ def test_the_history_of_a_run_is_written_when_the_form_asks_for_it(checked: dict
     [words] = reconcile.histories([requested[0] | {"topics": str(topics)}], asked)
     assert words == ["--run", checked["run"], "--group=--x", "--group=b", "--offsets-retention-ms", "300000"]
     with pytest.raises(AirflowFailException, match="only means something together with history"):
-        reconcile.histories(requested, form | {"history_groups": "b"})
+        reconcile.check_history(form | {"history_groups": "b"})
 
 
 def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_windows_of_any_name_are_looked_at(tmp_path: Path) -> None:
     assert previous_run(last) == by_hand
     assert previous_run(by_hand) == night
     assert newest_run(str(tmp_path), "c") == last
+    assert newest_run(str(tmp_path), "not-loaded-yet") is None
 
 
 def test_a_window_may_be_the_start_of_a_long_interval(tmp_path: Path) -> None:
