@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,12 @@ def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:
 
     from coordinator_core.cluster import msk, oauth, settings
 
-    connection = Connection.get(connection_id)
+    try:
+        connection = Connection.get(connection_id)
+    except AirflowNotFoundException:
+        raise AirflowFailException(
+            f"Airflow has no connection {connection_id}, which the cluster file or the form names"
+        ) from None
     properties = {str(key): _text(value) for key, value in connection.extra_dejson.items()}
     for name, value in properties.items():
         if _SECRETS.search(name):

@@ -18,6 +18,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink, Connection, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from dags.common.attempts import attempt_id
+from dags.common.cluster_model import DEFAULT_CONNECTION
 from dags.common.clusters import load_clusters
 from dags.common.links import spark_address
 
@@ -190,7 +191,13 @@ class SparkAppOperator(BaseOperator):
             return cluster.state_path(OUTCOMES_DIRECTORY, name)
 
         unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
-        extra = _extra(spark.connection) or {}
+        found = _extra(spark.connection)
+        if found is None and spark.connection != DEFAULT_CONNECTION:
+            raise AirflowFailException(
+                f"Airflow has no connection {spark.connection}, which the cluster file names as spark.connection of "
+                f"cluster {cluster.name}"
+            )
+        extra = found or {}
         is_here = extra.get("deploy-mode") != "cluster"
         digest = hashlib.sha256(json.dumps([self.app, *self.application_args]).encode()).hexdigest()
         self._submission = _Submission(

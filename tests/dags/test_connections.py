@@ -123,6 +123,11 @@ def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         told(monkeypatch, {"bootstrap.servers": "b:1", "ssl.ca.location": "/nowhere.pem"})
 
 
+def test_a_connection_that_airflow_does_not_have_is_named() -> None:
+    with pytest.raises(AirflowFailException, match=r"^Airflow has no connection not_there, "):
+        connection_properties("not_there")
+
+
 def test_certificates_are_verified_whatever_a_connection_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowFailException, match="certificates are always verified"):
         told(monkeypatch, {"bootstrap.servers": "b:1", "enable.ssl.certificate.verification": False})

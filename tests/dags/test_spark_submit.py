@@ -81,6 +81,13 @@ def test_without_a_connection_the_master_is_local(home_of_scripts: AirflowHome, 
     assert words[words.index("--master") + 1] == "local[*]"
 
 
+def test_a_connection_that_the_cluster_file_names_has_to_be_there(home_of_scripts: AirflowHome, tmp_path: Path) -> None:
+    done = execute(home_of_scripts, tmp_path, "{connection: spark_eu}", **CONNECTION)
+    assert "AirflowFailException: Airflow has no connection spark_eu" in done.stderr
+    assert done.stderr.strip().endswith("spark.connection of cluster eu")
+    assert not (tmp_path / "submitted.json").exists()
+
+
 @pytest.mark.parametrize(("exit_code", "reason"), [(2, "arguments"), (3, "damaged"), (4, "proof")])
 def test_a_final_exit_code_says_why_there_is_no_retry(
     home_of_scripts: AirflowHome, tmp_path: Path, exit_code: int, reason: str
