@@ -15,7 +15,7 @@ from dags.common import drill
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import DrillSettings
 from dags.common.clusters import load_clusters
-from dags.common.form import flag, optional
+from dags.common.form import check_fields, flag, optional
 
 DOC = """
 ### A failover drill: predicted, approved, done, compared
@@ -81,6 +81,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
 
         @task(doc_md="Captures the offsets topic, and predicts.")
         def predict(**context: Any) -> Any:
+            check_fields(context)
             take_turn(context["params"], context["dag_run"], context["ti"])
             return drill.predict(context["params"], context["dag_run"], context["ti"].try_number)
 

@@ -15,7 +15,7 @@ from dags.common import compact
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.cluster_model import CompactionSettings
 from dags.common.clusters import ClusterFile, load_clusters, timetable
-from dags.common.form import optional, snapshot_params
+from dags.common.form import check_fields, optional, snapshot_params
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -83,6 +83,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
         )
         def pin(**context: Any) -> Any:
+            check_fields(context)
             if name is None:
                 take_turn(context["params"], context["dag_run"], context["ti"])
             return compact.pin(context["params"], context["dag_run"], context["ti"].try_number)

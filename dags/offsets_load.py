@@ -12,7 +12,7 @@ from airflow.sdk import DAG, AssetAlias, task
 
 from dags.common import load
 from dags.common.clusters import ClusterFile, load_clusters, timetable
-from dags.common.form import snapshot_params
+from dags.common.form import check_fields, snapshot_params
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -51,6 +51,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
         )
         def pin(**context: Any) -> Any:
+            check_fields(context)
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Logs the run's summary and emits the asset event.", outlets=[RUNS])

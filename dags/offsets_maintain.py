@@ -9,7 +9,7 @@ from airflow.sdk import DAG, Param, task
 from dags.common import maintain
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
-from dags.common.form import cluster_param
+from dags.common.form import LARGEST, check_fields, cluster_param
 
 DOC = """
 ### Delete old runs and pins
@@ -29,7 +29,12 @@ def params(names: list[str]) -> dict[str, Param]:
     return {
         "cluster": cluster_param(names),
         "keep": Param(
-            30, type=["null", "integer"], minimum=1, title="Keep", description="The newest so many of each kind stay."
+            30,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=LARGEST,
+            title="Keep",
+            description="The newest so many of each kind stay.",
         ),
         "keep_days": Param(
             30, type=["null", "number"], minimum=1, maximum=36500, title="Keep days", description="Younger ones stay."
@@ -51,6 +56,7 @@ def build(file: ClusterFile) -> DAG:
 
         @task(doc_md="Lists old runs and files; deletes nothing.")
         def find(**context: Any) -> Any:
+            check_fields(context)
             take_turn(context["params"], context["dag_run"], context["ti"])
             return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
 

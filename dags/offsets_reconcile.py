@@ -13,7 +13,7 @@ from airflow.sdk import DAG, AssetAlias, Param, task, task_group
 from dags.common import reconcile
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.expect import ExpectationsOperator
-from dags.common.form import cluster_param, flag, optional
+from dags.common.form import check_fields, cluster_param, flag, optional
 from dags.common.report import ReportOperator
 from dags.common.spark import SparkAppOperator
 
@@ -70,9 +70,12 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
     ) as dag:
 
         @task(doc_md="Finds the runs to look at, and the inputs beside them.")
-        def find(*, params: Any, triggering_asset_events: Any) -> Any:
-            events = [event for found in triggering_asset_events.values() for event in found]
-            return reconcile.requests(params["cluster"], reconcile.runs_to_check(params, events))
+        def find(**context: Any) -> Any:
+            check_fields(context)
+            params, told = context["params"], context["triggering_asset_events"]
+            reconcile.check_history(params)
+            runs = reconcile.runs_to_check(params, [event for found in told.values() for event in found])
+            return reconcile.requests(params["cluster"], runs)
 
         @task(doc_md="Says of which runs the table history is written: of none unless the form asks for it.")
         def histories(requested: Any, *, params: Any) -> Any:

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Param, task
 from dags.common import restore
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
-from dags.common.form import choice, cluster_param, flag, optional
+from dags.common.form import LARGEST, check_fields, choice, cluster_param, flag, optional
 
 DOC = """
 ### Put committed offsets back
@@ -77,6 +77,7 @@ def params(names: list[str]) -> dict[str, Param]:
             0,
             type="integer",
             minimum=0,
+            maximum=LARGEST,
             title="Wait",
             description="Seconds for groups to lose their members and for transactions to end, once it is approved.",
         ),
@@ -97,6 +98,7 @@ def build(file: ClusterFile, names: list[str]) -> DAG:
 
         @task(doc_md="Says which offsets would be written; writes nothing to the cluster.")
         def plan(**context: Any) -> Any:
+            check_fields(context)
             take_turn(context["params"], context["dag_run"], context["ti"])
             return restore.plan(context["params"], context["dag_run"], context["ti"].try_number)
 

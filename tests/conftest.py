@@ -102,6 +102,7 @@ PARTS = (
     Part("dags/test_cluster_file.py", "fast"),
     Part("dags/test_connections.py", "fast"),
     Part("dags/test_drill_state.py", "fast"),
+    Part("dags/test_form.py", "fast"),
     Part("dags/test_gate.py", "fast"),
     Part("dags/test_maintain.py", "fast"),
     Part("dags/test_restore_state.py", "fast"),

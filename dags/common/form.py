@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Param
+from airflow.sdk.exceptions import AirflowFailException
 
 from dags.common.clusters import COORDINATORS
+
+LARGEST = 253_402_300_799_999
+"""Largest number of a form, as a time the end of the year 9999. One beyond 64 bits would end the worker before its task
+has a log, and the DAG processor with the callback of the run."""
 
 
 def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     """A field that may be left empty. Text has no NUL, which neither a path nor an argument of a command takes."""
     if kind == "string":
         more.setdefault("pattern", r"^[^\x00]*$")
+    else:
+        more.setdefault("maximum", LARGEST)
     return Param(None, type=["null", kind], title=title, description=description, **more)
 
 
@@ -24,6 +32,13 @@ def flag(title: str, description: str) -> Param:
 def choice(title: str, description: str, names: list[str]) -> Param:
     """A field for one of ``names``, the first unless another is chosen."""
     return Param(names[0], type="string", enum=names, title=title, description=description)
+
+
+def check_fields(context: Mapping[str, Any]) -> None:
+    """Fails when the request has a field that the form lacks: Airflow would leave it out without a word."""
+    fields = context["dag"].params
+    if unknown := sorted(set(context["dag_run"].conf or {}) - set(fields)):
+        raise AirflowFailException(f"the form has no {', '.join(map(ascii, unknown))}, but {', '.join(fields)}")
 
 
 def cluster_param(names: list[str]) -> Param:
