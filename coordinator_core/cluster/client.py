@@ -120,6 +120,9 @@ class Client:
                     return
                 except RegroupError:
                     raise
+                except kafka_errors.NodeNotReadyError as error:
+                    # Not tried again yet: why it failed before stands.
+                    reasons.setdefault(name, _reason(error))
                 except Exception as error:
                     self._raise_if_final(error, name)
                     reasons[name] = _reason(error) + _hint(error)

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import kafka.errors
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator_core.cluster.errors import LoginError
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.errors import ClusterError, LoginError
 from coordinator_core.cluster.jaas import parse_jaas
 from coordinator_core.cluster.oauth import ENDPOINT
 from coordinator_core.cluster.settings import client_settings, read_settings
@@ -237,3 +239,15 @@ def test_tokens_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     properties = oauth(f"file://{tmp_path}/token") | {"sasl.jaas.config": f"{OAUTH};"}
     assert client_settings(SERVER, properties).client["sasl_oauth_token_provider"].token() == "from-a-file"
+
+
+def test_the_reason_of_a_broker_that_is_not_tried_again_yet_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [ConnectionRefusedError("[Errno 111] refused"), kafka.errors.NodeNotReadyError("bootstrap-0")]
+
+    async def first_contact(self: Client, node_id: Any) -> None:
+        raise errors.pop(0) if len(errors) > 1 else errors[0]
+
+    monkeypatch.setattr(Client, "_first_contact", first_contact)
+    with pytest.raises(ClusterError, match=r"^no bootstrap server can be used: 127\.0\.0\.1:1: \[Errno 111\] refused"):
+        Client(client_settings("127.0.0.1:1", {"default.api.timeout.ms": "500"}))
+    assert len(errors) == 1
