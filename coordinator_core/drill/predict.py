@@ -169,7 +169,7 @@ class _Step:
     def __init__(self, situation: Situation, scenario: Scenario, step: Step, before: Topology, after: Topology) -> None:
         self._situation = situation
         self._step = step
-        self._orderly = scenario.orderly
+        self._orderly, self._unclean = scenario.orderly, scenario.unclean
         active = before.active_controller_id
         lost = None if active is None else active in step.down
         self._moves = moved_after(situation.settings, orderly=scenario.orderly, controller_lost=lost)
@@ -187,7 +187,8 @@ class _Step:
         self._start_offsets_stay = _start_offsets_stay(before, after, unclean=scenario.unclean)
 
     def _partition(self, old: PartitionInfo, new: PartitionInfo) -> PartitionPrediction:
-        unclean = new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
+        # Else only a replica in sync, or an eligible one, leads: maybe one that is back since ``old``.
+        unclean = self._unclean and new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
         row = PartitionPrediction(
             step=self._step.number,
             offsets_partition=old.partition,

@@ -222,9 +222,11 @@ def test_a_rolling_restart_moves_each_group_once_and_loses_nothing() -> None:
         rows = [one for one in prediction.partitions if one.step == step.number]
         assert all(one.leader_after not in step.down for one in rows)
         assert any(one.moved for one in rows)
+    assert not any(one.unclean for one in prediction.partitions)
     assert prediction.totals.partitions_without_leader == 0
     assert prediction.totals.lost_ms == 0
     assert prediction.verdict is Verdict.MET
+    assert {one.rebalances for one in prediction.groups} <= {True, False}
     moved = [one for one in prediction.groups if one.phases]
     assert {one.phases[0].answers["OffsetCommit"] for one in moved} == {"NOT_COORDINATOR"}
     preferred = predicted('{"kind": "rolling-restart", "preferred_leaders": true}', "before", *OTHERS)
