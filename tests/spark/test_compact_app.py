@@ -42,14 +42,17 @@ def files(directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("in_parts", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_both_engines_write_the_same_bytes(
-    in_parts: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if in_parts:
+@pytest.fixture(params=["whole", pytest.param("in parts", marks=pytest.mark.full)])
+def size_of_tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Partitions are compacted in a task each, or most of them in parts, side by side."""
+    if request.param == "in parts":
         sizes = PartSizes(segments=1, newest=2_000, folds=4_000)
         monkeypatch.setattr(compact, "compact_all", partial(compact.compact_all, bytes_per_task=500, sizes=sizes))
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("shared", "size_of_tasks")
+def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     snapshot = str(case("k431-txn").paths[0])
     assert regroup(["compact", snapshot, "--output", str(tmp_path / "local"), *RULES, "--format", "json"]) == 0
     local = json.loads(capfd.readouterr().out)
@@ -60,7 +63,7 @@ def test_both_engines_write_the_same_bytes(
     assert spark["partitions"] == local["partitions"]
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("shared", "size_of_tasks")
 def test_damage_ends_with_its_position_and_nothing_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = copy_log("k431-txn", tmp_path / "log")
     segment = next(path for path in sorted(log.glob("__consumer_offsets-*/*.log")) if path.stat().st_size)
