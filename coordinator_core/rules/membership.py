@@ -77,7 +77,9 @@ def _unowned(facts: Facts, _: Limits) -> pa.Table:
     keep = judged[group] & (facts.live_topic[topic] >= 0)
     pairs = np.unique(np.stack([group[keep], topic[keep]]), axis=1)
     group, topic = pairs[0], pairs[1]
-    partitions = facts.topics.count[facts.live_topic[topic]]
+    old = np.append(0, np.cumsum(~facts.topics.is_new))
+    first, count = facts.topics.first[facts.live_topic[topic]], facts.topics.count[facts.live_topic[topic]]
+    partitions = old[first + count] - old[first]
     assigned = facts.assigned
     owned = np.stack([assigned.group, assigned.topic, assigned.partition])
     have = _live_partitions(facts, owned, group, topic)
@@ -89,10 +91,11 @@ def _unowned(facts: Facts, _: Limits) -> pa.Table:
 
 
 def _live_partitions(facts: Facts, partitions: Int64s, group: Int64s, topic: Int64s) -> Int64s:
-    """How many of ``partitions`` (rows in ``groups``, numbers of topics, partitions) are there in the cluster, of each
-    ``group`` and ``topic``."""
+    """How many of ``partitions`` (rows in ``groups``, numbers of topics, partitions) are there in the cluster, and not
+    new, of each ``group`` and ``topic``."""
     assert facts.topics is not None
-    live = facts.topics.locate(facts.live_topic[partitions[1]], partitions[2]) >= 0
+    at = facts.topics.locate(facts.live_topic[partitions[1]], partitions[2])
+    live = (at >= 0) & ~np.append(facts.topics.is_new, True)[at]
     found = np.unique(partitions[:, live], axis=1)
     keys, counts = np.unique(facts.group_topic(found[0], found[1]), return_counts=True)
     count: Int64s = np.append(counts, 0)[lookup(facts.group_topic(group, topic), keys)]
@@ -313,8 +316,8 @@ UNOWNED = Rule(
     Severity.CRITICAL,
     summary="A stable group subscribes to a topic, and nobody owns some of its partitions.",
     why="Nobody consumes them; the lag grows without an error anywhere.",
-    evidence="How many partitions the topic has, and how many have an owner. What a cooperative rebalance hands over "
-    "is left out.",
+    evidence="How many partitions the topic has, and how many have an owner. Those without a record, or with the first "
+    "one in the 5 minutes before the capture, do not count, nor does what a cooperative rebalance hands over.",
     remedy="Force a rebalance; consumers that do not know new partitions yet refresh their metadata.",
     message="{group_id} owns {owned} of the {partitions} partitions of {topic}",
     reads=("members", "groups", "regexes"),

@@ -26,6 +26,8 @@ from coordinator_core.topology import PartitionInfo, partition_info
 Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
+_METADATA_MAX_AGE_MS = 5 * MINUTE_MS
+"""Default of ``metadata.max.age.ms``: for so long a consumer does not know of new partitions."""
 """Offset, leader epoch or time that ``topics.json`` does not have."""
 
 
@@ -102,6 +104,14 @@ class Topics:
         """The topic's id, where it is there and its id is known."""
         at = self._by_name.get(topic)
         return None if at is None else self.ids[at]
+
+    @cached_property
+    def is_new(self) -> npt.NDArray[np.bool_]:
+        """Partitions, as ``start`` and ``end``, that have no record so far, or have them since the last minutes before
+        the capture: consumers may not know of them yet."""
+        newest = UNKNOWN if self.captured_at_ms is None else self.captured_at_ms - _METADATA_MAX_AGE_MS
+        found: npt.NDArray[np.bool_] = (self.end == 0) | ((newest >= 0) & (self.first_record_ms > newest))
+        return found
 
     @cached_property
     def have_ids(self) -> bool:

@@ -75,10 +75,21 @@ def _of_stores(*records: Callable[[str], Record]) -> Log:
     return one(*parts, now_ms=NOW_MS + 3 * DAY_MS)
 
 
+def _grown(**new: int) -> Any:
+    """A topic with a second partition that was added."""
+    found = topic("t", partitions=2)
+    found["partitions"][1] |= new
+    return found
+
+
 TWINS = {
     "R12: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
     "R13: it is handed over": one(HANDED_OVER, commit(), commit(partition=1), topics=TWO),
     "R13: it is handed over for two rebalance timeouts": _handed_over_for(600_000, topics=TWO),
+    "R13: the other partition has no record": one(*HEALTHY, topics=with_topics(_grown(end_offset=0))),
+    "R13: the other partition has a record since a minute": one(
+        *HEALTHY, topics=with_topics(_grown(first_record_ms=NOW_MS - 60_000))
+    ),
     "R13: the topics lack ids": one(*consumer_group(), *consumer_member(), commit(), topics=NO_IDS),
     "R27: share groups live on": one(
         *(share_group(name, epoch=epoch) for epoch in (2, 3, 4) for name in STORES), now_ms=NOW_MS + DAY_MS
@@ -142,6 +153,9 @@ TWINS = {
 
 MORE_FAULTS = {
     "R13: nothing is handed over so long": _handed_over_for(600_001, topics=TWO),
+    "R13: the other partition has a record since an hour": one(
+        *HEALTHY, topics=with_topics(_grown(first_record_ms=NOW_MS - 3_600_000))
+    ),
     "R27: their offsets were deleted long after they lived": one(
         *(at(0, classic(name), commit(name), empty_group(name)) for name in STORES),
         *(at(2 * DAY, offset_tombstone(name)) for name in STORES),
