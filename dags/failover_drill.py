@@ -101,8 +101,8 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
             return drill.recover(predicted, params)
 
         @task(trigger_rule="all_done", doc_md="Compares prediction and observation.")
-        def compare(predicted: Any) -> Any:
-            return drill.compare(predicted)
+        def compare(predicted: Any, approved: Any) -> Any:
+            return drill.compare(predicted, approved)
 
         @task(retries=0, doc_md="Logs the result; fails unless all came as predicted.")
         def report(compared: Any) -> Any:
@@ -118,7 +118,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         steady = steady_state(predicted, approve.output).as_setup()
         observed = fault_and_observe(predicted, approve.output)
         mended = recover(predicted).as_teardown(setups=steady, on_failure_fail_dagrun=True)  # type: ignore[arg-type]
-        compared = compare(predicted)
+        compared = compare(predicted, approve.output)
         approve >> steady >> observed >> mended >> compared
         report(compared)
     return dag

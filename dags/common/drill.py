@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from dags.common.approval import Approval
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
 from dags.common.cluster_model import DrillSettings
@@ -204,8 +205,18 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
         raise AirflowException(f"the cluster is not as it was: {journal}")
 
 
-def compare(predicted: Predicted) -> dict[str, Any]:
-    """Writes the report beside the journal; skips where there is none."""
+def compare(predicted: Predicted | None, approved: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Writes the report beside the journal; skips where nobody wanted the drill.
+
+    It runs whatever became of the tasks before. The run ends as the tasks behind it do, so an approved drill without a
+    journal is an error.
+    """
+    if predicted is None:
+        raise AirflowFailException("there is no prediction: look at the task predict")
+    if predicted["not_asked"]:
+        raise AirflowSkipException(predicted["not_asked"])
+    if approved is not None and approved["chosen_options"] == [Approval.REJECT]:
+        raise AirflowSkipException("the drill was not approved")
     from coordinator_core import storage
     from coordinator_core.drill.journal import JOURNAL, journal_bytes
     from coordinator_core.reports.drill_report import JSON, PAGE
@@ -213,7 +224,7 @@ def compare(predicted: Predicted) -> dict[str, Any]:
     directory = predicted["directory"]
     journal = storage.join(directory, JOURNAL)
     if not storage.exists(journal) or not journal_bytes(journal):
-        raise AirflowSkipException(f"there is no journal to compare with: {journal}")
+        raise AirflowFailException(f"the drill has not begun: look at the tasks before; there is no journal {journal}")
     # 4: the drill did not come to its end, which the report says.
     regroup("drill", "compare", predicted["prediction"], journal, "--output", directory, done=(0, 1, 4))
     document = json.loads(_read(storage.join(directory, JSON)))

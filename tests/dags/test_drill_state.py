@@ -26,7 +26,7 @@ def predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     clusters.write_text(f"clusters: {{c: {{source: log, output: runs, drill: {section}}}}}")
     monkeypatch.setenv(CLUSTERS_ENV, str(clusters))
     directory = tmp_path / "drill"
-    return {"directory": str(directory), "prediction": str(directory / "prediction.json")}
+    return {"directory": str(directory), "not_asked": "", "prediction": str(directory / "prediction.json")}
 
 
 @pytest.mark.parametrize("has_directory", [False, True])
@@ -39,8 +39,21 @@ def test_where_there_is_no_journal_nobody_says_that_all_is_well(has_directory: b
     assert str(directory / JOURNAL) in str(raised.value)
     # Another attempt may come to the right worker.
     assert not isinstance(raised.value, AirflowFailException)
-    with pytest.raises(AirflowSkipException, match="no journal to compare with"):
-        drill.compare(predicted)
+    with pytest.raises(AirflowFailException, match="the drill has not begun"):
+        drill.compare(predicted, {"chosen_options": ["Approve"]})
+
+
+def test_a_drill_that_was_wanted_and_has_not_begun_is_a_failed_run(predicted: dict[str, str]) -> None:
+    """The run ends as the comparison and the tasks behind it do: skipped, it would be a success."""
+    for approved in ({"chosen_options": ["Approve"]}, None):
+        with pytest.raises(AirflowFailException, match="the drill has not begun: look at the tasks before"):
+            drill.compare(predicted, approved)
+    with pytest.raises(AirflowFailException, match="there is no prediction"):
+        drill.compare(None, None)
+    with pytest.raises(AirflowSkipException, match="only the prediction"):
+        drill.compare(predicted | {"not_asked": "only the prediction was asked for"}, None)
+    with pytest.raises(AirflowSkipException, match="not approved"):
+        drill.compare(predicted, {"chosen_options": ["Reject"]})
 
 
 def test_a_drill_that_was_killed_before_its_first_line_did_nothing(predicted: dict[str, str]) -> None:

@@ -223,7 +223,7 @@ def test_a_drill_asks_before_it_breaks_anything(parsed: Any) -> None:
     dag = parsed["dags"]["failover_drill"]
     assert {name: task["downstream"] for name, task in dag["tasks"].items()} == {
         "predict": ["approve", "compare", "fault_and_observe", "recover", "steady_state"],
-        "approve": ["fault_and_observe", "steady_state"],
+        "approve": ["compare", "fault_and_observe", "steady_state"],
         "steady_state": ["fault_and_observe", "recover"],
         "fault_and_observe": ["recover"],
         "recover": ["compare"],

@@ -87,6 +87,19 @@ def test_only_a_prediction(api: AirflowApi, drills: Path) -> None:
     assert not (Path(predicted["directory"]) / "journal.jsonl").exists()
 
 
+def test_a_drill_that_was_approved_and_not_begun_is_a_failed_run(api: AirflowApi, drills: Path) -> None:
+    run_id, directory = approved(api)
+    # Another prediction than the approved one: nothing is done.
+    (directory / "prediction.json").unlink()
+    assert api.finished(DAG, run_id) == "failed"
+    assert states(api, run_id) == {
+        **dict.fromkeys(("predict", "approve"), "success"),
+        **dict.fromkeys(("steady_state", "compare"), "failed"),
+        **dict.fromkeys(("fault_and_observe", "recover", "report"), "upstream_failed"),
+    }
+    assert "the drill has not begun" in api.task_log(DAG, run_id, "compare")
+
+
 def test_an_approved_drill_is_done_and_compared(api: AirflowApi, drills: Path) -> None:
     run_id, directory = approved(api)
     ended = api.finished(DAG, run_id)
