@@ -338,7 +338,8 @@ def gate(cluster_name: str, checked: Checked, expected: Mapping[str, Any]) -> Ch
     log.info("report     %s", checked["report"])
     log.info("findings   %s", checked["findings"])
     log.info("data docs  %s", expected["data_docs"])
-    problems = [f"{checked['verdict']}: " + "; ".join(checked["worst"])] if checked["failed"] else []
+    counts = ", ".join(f"{count} {severity}" for severity, count in checked["counts"].items())
+    problems = [f"{counts}: " + "; ".join(checked["worst"])] if checked["failed"] else []
     for what, codes in (
         ("its tables contradict each other", expected["contradictions"]),
         ("expectations were not evaluated", expected["not_evaluated"]),

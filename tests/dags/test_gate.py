@@ -40,6 +40,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {
         "run": run,
         "verdict": "critical",
+        "counts": {"critical": 9, "warning": 20, "info": 0},
         "worst": ["critical R30 of g"],
         "report": "p",
         "findings": "f",
@@ -61,7 +62,7 @@ def test_what_goes_through_is_the_latest_run(checked: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "failed, expected, said",
     [
-        (True, {}, "critical: critical R30 of g"),
+        (True, {}, ": 9 critical, 20 warning, 0 info: critical R30 of g"),
         (False, {"contradictions": ["offsets.key"]}, r"contradict each other \(offsets.key\)"),
         (False, {"not_evaluated": ["findings.R10"]}, r"were not evaluated \(findings.R10\)"),
     ],
