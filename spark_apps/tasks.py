@@ -10,6 +10,7 @@ Damaged input is an answer, not an exception: Spark would retry the task and bur
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError
+from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, WriteError, not_written
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.rules import FoldRules
@@ -126,6 +127,11 @@ def attempted(function: Callable[[T], A], item: T) -> A | RegroupError:
         if error.exit_code == ExitCode.INTERNAL:
             raise
         return error
+    except OSError as error:
+        # What a task writes is output. EIO may be that of a read, and be gone on another machine.
+        if error.errno != errno.EIO and isinstance(failure := not_written("output", error), WriteError):
+            return failure
+        raise
 
 
 def taken(answer: A | RegroupError) -> A:

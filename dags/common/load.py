@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def final_errors() -> Iterator[None]:
-    """Damaged input and impossible requests fail at once: the same bytes would fail again."""
-    from coordinator_core.errors import DamagedInputError, UsageError
+    """Damaged input, impossible requests and a disk that does not take the output fail at once: so would a retry."""
+    from coordinator_core.errors import DamagedInputError, UsageError, WriteError
     from coordinator_core.untrusted import visible
 
     try:
@@ -29,6 +29,8 @@ def final_errors() -> Iterator[None]:
         raise AirflowFailException(f"damaged input, so no retry: {visible(str(error))}") from None
     except UsageError as error:
         raise AirflowFailException(f"impossible request, so no retry: {visible(str(error))}") from None
+    except WriteError as error:
+        raise AirflowFailException(f"the disk does not take the output, so no retry: {visible(str(error))}") from None
 
 
 def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from coordinator_core.cli.app import run
-from coordinator_core.errors import Damage, DamagedInputError, ExitCode, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, ExitCode, UsageError, WriteError
 from coordinator_core.rules.model import Severity
 from dags.common import command, compact, load, reconcile
 from dags.common.clusters import CLUSTERS_ENV
@@ -77,7 +77,9 @@ def test_the_report_of_a_run(
     assert obeyed(str(closed.value)) == []
 
 
-@pytest.mark.parametrize("error", [UsageError(ALL), DamagedInputError(Damage(ALL, 0, 0, "bad_records", ALL))])
+@pytest.mark.parametrize(
+    "error", [UsageError(ALL), DamagedInputError(Damage(ALL, 0, 0, "bad_records", ALL)), WriteError(ALL)]
+)
 def test_an_error_of_a_task(error: Exception) -> None:
     with pytest.raises(AirflowFailException) as failed, load.final_errors():
         raise error

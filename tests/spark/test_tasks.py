@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import sys
 from dataclasses import replace
@@ -12,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from coordinator_core.errors import WriteError
 from coordinator_core.file_ranges import FileRange
 from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import read_pin, write_pin
@@ -27,7 +30,7 @@ from coordinator_core.runs.state_hash import TableDigests, state_hash
 from spark_apps import tasks
 from spark_apps.packing import Work, share_out
 from spark_apps.replay_tasks import ReplayTask, Written
-from spark_apps.tasks import Answer, WholePartition
+from spark_apps.tasks import Answer, WholePartition, attempted, taken
 from tests.scale.many_segments import task_bytes, works, write_segments
 
 from ..cases import case
@@ -179,3 +182,19 @@ def test_a_task_merges_a_partition_whose_folds_are_few(
         digests |= digests_in(merged)
     whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
     assert state_hash(digests) == whole["state_hash"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_disk_that_takes_no_output_is_an_answer(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an exception it would be an internal error of Spark, and tried again."""
+    monkeypatch.setattr(tasks, "_prepare", lambda: None)
+    said = "Error writing bytes to file"
+
+    def write(number: int) -> None:
+        raise OSError(number, said)
+
+    with pytest.raises(WriteError, match=f"^output: cannot be written: {os.strerror(number)}$"):
+        taken(attempted(write, number))
+    for other in (errno.EIO, errno.ENOMEM, errno.ECONNRESET):
+        with pytest.raises(OSError, match=said):
+            attempted(write, other)
