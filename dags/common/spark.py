@@ -243,10 +243,12 @@ class SparkAppOperator(BaseOperator):
         if store is not None and (outcome is not None or failure is None):
             store.clear()
         if failure is not None:
-            reason = FINAL_EXIT_CODES.get(outcome["exit_code"]) if outcome else None
-            if outcome and reason:
-                raise AirflowFailException(f"{self.app}: {reason}, so no retry: {outcome['error']}") from failure
-            raise failure
+            if outcome is None:
+                raise failure
+            # What the app says, alone: that error repeats the command and the last lines of Spark.
+            if reason := FINAL_EXIT_CODES.get(outcome["exit_code"]):
+                raise AirflowFailException(f"{self.app}: {reason}, so no retry: {outcome['error']}") from None
+            raise AirflowException(f"{self.app}: exit code {outcome['exit_code']}: {outcome['error']}") from None
         if outcome is None or outcome["exit_code"] != 0:
             where = outcome_path(submitted)
             raise AirflowException(f"{self.app}: spark-submit ended well, the app did not: {where}, {outcome}")
