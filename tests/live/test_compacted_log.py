@@ -16,6 +16,8 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.structs import OffsetAndMetadata
 
 from tests.cases import case
+from tests.cluster.kit import Commits
+from tests.cluster.three import three_brokers
 from tests.lifecycle.test_compact_options import without_open_transactions
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.scenario import OFFSETS_PARTITIONS, Scenario
@@ -133,6 +135,44 @@ def test_a_broker_answers_as_before_and_then_cleans_without_error(
         assert groups == {name: group for name, group in expected["groups"].items() if name != "g-simple"}
         assert again["openTransactions"] == expected["openTransactions"]
         assert troubles(broker) == []
+
+
+def test_a_directory_without_the_topic_id_of_the_broker_is_set_aside(
+    kafka: Kafka, scenario: Scenario, compacted: Path, tmp_path: Path
+) -> None:
+    """Why docs/compaction.md has the broker's own ``partition.metadata`` stay: a log made from a capture has none."""
+    broker = Broker(kafka, tmp_path / "broker", CLEANING)
+    shutil.copytree(scenario.case.paths[0], broker.log_dir)
+    swap_in(broker.log_dir, compacted)
+    for identity in broker.log_dir.glob(f"{OFFSETS_TOPIC}-*/partition.metadata"):
+        identity.unlink()
+    with started(broker) as connection:
+        assert connection.list_groups() == []
+    assert len(list(broker.log_dir.glob(f"{OFFSETS_TOPIC}-*-stray"))) == OFFSETS_PARTITIONS
+
+
+def test_three_brokers_begin_on_one_compacted_log(kafka: Kafka, tmp_path: Path) -> None:
+    """Whichever leads first: a replica without the log would have the others cut theirs."""
+    with three_brokers(kafka, tmp_path, {"offsets.topic.num.partitions": "2"}) as (cluster, commits):
+        commits.commit(6)
+        before = [commits.admin.list_group_offsets(f"g-{number}") for number in range(6)]
+        commits.close()
+        # Combined brokers that are stopped one by one wait for a quorum that is gone.
+        cluster.kill()
+        logs = [str(node.log_dir) for node in cluster.nodes.values()]
+        regroup("compact", *logs, "--output", str(tmp_path / "compacted"))
+        for node in cluster.nodes.values():
+            swap_in(node.log_dir, tmp_path / "compacted")
+        cluster.start()
+        cluster.when_in_sync()
+        commits = Commits(cluster.bootstrap)
+        try:
+            for number in range(6):
+                group = f"g-{number}"
+                answered = wait_for(group, lambda group=group: commits.admin.list_group_offsets(group)[group] or None)
+                assert answered == before[number][group]
+        finally:
+            commits.close()
 
 
 def _commit(broker: Broker, group_id: str, offset: int) -> None:
