@@ -21,9 +21,9 @@ from coordinator_core.cli.options import (
     replay_options,
     time_ms,
     together,
-    write_json,
     write_lines,
 )
+from coordinator_core.cli.output import write
 from coordinator_core.cli.outputs import refuse_other_file
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.durations import clock_ms
@@ -42,7 +42,7 @@ from coordinator_core.process.workers import most_workers
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide, is_elsewhere
-from coordinator_core.restore.model import PLAN_BEGINS, Plan, plan_document, write_plan
+from coordinator_core.restore.model import PLAN_BEGINS, Plan, plan_file, write_plan
 from coordinator_core.restore.selection import (
     Move,
     Scenario,
@@ -285,7 +285,8 @@ def plan_command(
 def show_plan(plan: Plan, output_format: Format) -> None:
     """Write a plan to standard output."""
     if output_format is Format.JSON:
-        write_json(plan_document(plan))
+        for portion in plan_file(plan)[1]:
+            write(portion)
         return
     # Programs get the names as they are; a terminal obeys control characters.
     shown = visible if output_format is Format.CSV and sys.stdout.isatty() else str

@@ -243,25 +243,16 @@ def after_of(rows: Iterable[Row]) -> Iterator[tuple[OffsetKey, Value]]:
     return ((row.key, row.after.value) for row in rows if row.after is not None)
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """JSON of a plan, with iterators in the place of groups and rows; ``digest`` is that of all the rest."""
-    groups = ({**to_json(replace(group, rows=())), "rows": _row_documents(group.rows)} for group in plan.groups)
-    about = to_json(replace(plan, groups=()))
-    return {**about, "groups": groups, "counts": plan.counts(), "digest": write_plan(None, plan)}
-
-
-def _row_documents(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    for some, texts in _windows(rows):
-        for row in some:
-            before, after = (
-                None if place is None else replace(place, metadata=_text(place.metadata, texts))
-                for place in (row.before, row.after)
-            )
-            yield to_json(replace(row, before=before, after=after))
-
-
 def write_plan(path: str | None, plan: Plan) -> str:
-    """Write the file of a plan; its digest. ``None``: only its digest.
+    """Write the file of a plan; its digest. ``None``: only its digest."""
+    digest, portions = plan_file(plan)
+    if path is not None:
+        storage.write_atomic(path, portions)
+    return digest
+
+
+def plan_file(plan: Plan) -> tuple[str, Iterator[bytes]]:
+    """The digest of a plan, and the file that has it.
 
     JSON is made row by row: metadata may be gigabytes, and as one document a plan of 500 000 offsets took one.
     """
@@ -270,9 +261,7 @@ def write_plan(path: str | None, plan: Plan) -> str:
     for portion in _portions(about, plan.groups):
         digest.update(portion)
     text = digest.hexdigest()
-    if path is not None:
-        storage.write_atomic(path, itertools.chain(_portions(about | {"digest": text}, plan.groups), [b"\n"]))
-    return text
+    return text, itertools.chain(_portions(about | {"digest": text}, plan.groups), [b"\n"])
 
 
 def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[bytes]:

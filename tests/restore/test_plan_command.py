@@ -386,6 +386,11 @@ def test_an_output_replaces_an_earlier_plan_alone(tmp_path: Path, capfd: pytest.
     log, output = Log().commit("g", {("orders", 0): 100}).write(tmp_path / "log", 3), tmp_path / "plan.json"
     words = [str(log), "--group", "g", "--against", str(log), "--output", str(output)]
     planned(capfd, *words)
+    # What is printed is the file, also for who sends it there.
+    assert run(["restore", "plan", *words, "--kafka-version", "3.9.2", "--format", "json"]) == ExitCode.CLEAN
+    printed = capfd.readouterr().out
+    assert printed == output.read_text()
+    output.write_text(printed)
     planned(capfd, *words)
     output.write_text("what else is there")
     assert run(["restore", "plan", *words, "--kafka-version", "3.9.2"]) == ExitCode.USAGE
