@@ -94,9 +94,12 @@ def apply_command(
         write_json(document | {"groups": [group.group_id for group in writing]})
     else:
         rows = sum(len(list(group.writes())) for group in writing)
-        write_line(f"dry run:    {rows} offsets of {len(writing)} groups would be written; --execute does it")
+        what = "are refused" if found else "would be written; --execute does it"
+        write_line(f"dry run:    {rows} offsets of {len(writing)} groups {what}")
     for one in found[:_ERRORS_SHOWN]:
         note(f"regroup: refused: {one.text}")
+    if len(found) > _ERRORS_SHOWN:
+        note(f"regroup: refused: {len(found) - _ERRORS_SHOWN} reasons more")
     return ExitCode.USAGE if found else ExitCode.CLEAN
 
 

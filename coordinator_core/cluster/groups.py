@@ -205,7 +205,7 @@ def _note(
         },
     )
     if code == TOPIC_AUTHORIZATION_FAILED:
-        raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"the offsets of group {group_id!r}")
+        raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"reading the offsets of group {group_id!r}")
     if code == Errors.UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
     elif code in RETRIABLE and code != UNKNOWN_TOPIC_OR_PARTITION:

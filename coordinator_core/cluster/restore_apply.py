@@ -164,7 +164,9 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
         if (row.topic, row.partition) in now.unstable:
             yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
-            yield Refusal(f"the plan is stale: {_name(row)}: {_now(held)}; plan again")
+            is_written = value_of(held) == value_of(row.after)
+            how = "as planned; go on with the --output of an apply that has begun it, or " if is_written else ""
+            yield Refusal(f"the plan is stale: {_name(row)}: {_now(held)}{', ' if is_written else '; '}{how}plan again")
     if group.is_deleted:
         planned = {(row.topic, row.partition) for row in group.writes()}
         for topic, partition in sorted(now.offsets.keys() - planned):

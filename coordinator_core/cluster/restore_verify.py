@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from coordinator_core import storage
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
-from coordinator_core.cluster.restore_apply import CAPTURE, PLAN, journal_of
+from coordinator_core.cluster.restore_apply import CAPTURE, PLAN, journal_of, written_groups
 from coordinator_core.cluster.restore_target import live_groups, live_target
 from coordinator_core.drill.journal import JOURNAL, Event, of_kind
 from coordinator_core.durations import clock_ms
@@ -61,7 +61,12 @@ def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
         answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
         texts = LongTexts()
         states = replay_snapshot(snapshot, rules, damage=[], whole_metadata=False, long_texts=texts)
-        return prove(plan, _added(snapshot, ends, rules), states, answered, texts)
+        proof = prove(plan, _added(snapshot, ends, rules), states, answered, texts)
+    left = {group.group_id for group in writing} - written_groups(events)
+    if left and events[-1]["event"] != "verdict":
+        said = f"{len(left)} of {len(writing)} groups are not written"
+        proof.problems.insert(0, f"the apply has not ended: {said}; the same restore apply goes on")
+    return proof
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def note_start_offsets(client: Client, info: TopicInfo, groups: Mapping[str, Tar
         again = {}
         for group_id, code, starts in described(client, broker, part):
             if code == GROUP_AUTHORIZATION_FAILED:
-                raise MissingAclError("Describe", f"Group:{group_id}", "the start offsets of the share group")
+                raise MissingAclError("Describe", f"Group:{group_id}", "reading the start offsets of the share group")
             untold = [one.error_code for one in starts if not _is_told(one, group_id)]
             if code in RETRIABLE or untold:
                 again[group_id] = code or untold[0]

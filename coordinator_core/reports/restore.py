@@ -103,6 +103,8 @@ def proof_text(proof: Proof) -> Iterator[str]:
     yield f"verified:   {'no' if proof.problems else 'yes'}"
     yield f"groups:     {proof.groups}, with {proof.offset_keys} offsets that the plan changes"
     yield f"records:    {len(proof.records)} of them are in the log, each once"
+    if proof.start_offsets:
+        yield f"            {proof.start_offsets} of them are start offsets of share groups, which have no record there"
     yield from _some("problem:   ", proof.problems)
 
 

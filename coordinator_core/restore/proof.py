@@ -48,10 +48,14 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Proof:
-    """``records`` are the planned ones, in log order; ``problems`` is empty where everything is proved."""
+    """``records`` are the planned ones, in log order; ``problems`` is empty where everything is proved.
+
+    ``start_offsets`` of ``offset_keys`` are those of share groups, which have no record.
+    """
 
     groups: int
     offset_keys: int
+    start_offsets: int = 0
     records: list[Written] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -85,7 +89,8 @@ def prove(
     compared. ``texts`` has the metadata that digests stand for in ``states``.
     """
     writing = plan.writing()
-    proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
+    keys = [(group.type == GroupType.SHARE, len(list(group.writes()))) for group in writing]
+    proof = Proof(len(writing), sum(number for _, number in keys), sum(number for shares, number in keys if shares))
     foreign = _compare_records(proof, writing, added)
     replayed = groups_of(states, {}, {group.group_id: group.offsets_partition for group in writing}.get, texts)
     for group in writing:

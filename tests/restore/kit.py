@@ -30,7 +30,8 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}";',
+    "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}" '
+    f'user_planner="{PASSWORD}";',
 }
 _JOINS: dict[str, tuple[str, int, Json]] = {
     "consumer": (

@@ -336,7 +336,7 @@ def test_an_offset_that_only_the_log_shows_is_named(tmp_path: Path) -> None:
         return answer
 
     client.answer = answering({"OffsetFetch": fetch})
-    with pytest.raises(MissingAclError, match="the offsets of group 'g' needs the ACL Describe on Topic:secret"):
+    with pytest.raises(MissingAclError, match="of group 'g' needs the ACL Describe on Topic:secret"):
         check_seen(client, target, states, {})
     # One that went since the capture is none.
     check_seen(client, target, states, {"orders": None})
@@ -531,6 +531,8 @@ def test_one_that_has_ended_stands_or_is_refused(tmp_path: Path) -> None:
     plan, digest = read_plan(path)
     events = begun_apply(directory, digest)
     half = [event for event in events if event.get("group_id") != "b"]
+    goes_on = "is committed now, as planned; go on with the --output of an apply that has begun it, or plan again"
+    assert goes_on in refusals(client, plan)[0].text
     for offset, of_half in ((1, ["'a', orders-0: written before"]), (77, [])):
         client.groups |= {"a": {KEY: (offset, -1, "")}, "b": {KEY: (1, -1, "")}}
         # Consumers of what is written may have gone on; what was undone is not there.

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 from kafka import TopicPartition
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.model import read_plan, write_plan
@@ -272,16 +281,18 @@ def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_p
     apply = ["restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied"]
     assert signalled(20, "after", signal.SIGKILL, *apply).wait() == -signal.SIGKILL
     assert 1 < len(place.held(*groups)) < len(groups)
+    found = regroup("restore", "verify", tmp_path / "applied", *place.server, code=ExitCode.APPLY_FAILED).stdout
+    assert re.search(r"^problem: +the apply has not ended: \d+ of 40 groups are not written; the same", found, re.M)
+    dry = regroup("restore", "apply", tmp_path / "plan.json", *place.server, code=ExitCode.USAGE)
+    assert re.fullmatch(r"dry run: +\d+ offsets of \d+ groups are refused\n", dry.stdout)
+    assert "as planned; go on with the --output of an apply that has begun it" in dry.stderr
     rolled_back(place, tmp_path / "applied", tmp_path)
     assert place.held(*groups) == before
 
 
-def allow(place: Place, *acls: tuple[str, str, str]) -> None:
-    """Let the user ``restorer`` do this."""
+def allow(place: Place, *acls: tuple[str, str, str], user: str = "restorer") -> None:
     made = [
-        ACL(
-            "User:restorer", "*", ACLOperation[each], ACLPermissionType.ALLOW, ResourcePattern(ResourceType[kind], name)
-        )
+        ACL(f"User:{user}", "*", ACLOperation[each], ACLPermissionType.ALLOW, ResourcePattern(ResourceType[kind], name))
         for each, kind, name in acls
     ]
     assert not place.admin.create_acls(made)["failed"]
@@ -292,12 +303,38 @@ def allow(place: Place, *acls: tuple[str, str, str]) -> None:
 def login_of(place: Place, tmp_path: Path) -> tuple[str | Path, ...]:
     """Options for a client that is ``restorer``, who may read the log and the topic, and list groups."""
     allow(place, ("READ", "TOPIC", "__consumer_offsets"), ("READ", "TOPIC", TOPIC), ("DESCRIBE", "GROUP", "*"))
-    properties = tmp_path / "client.properties"
+    return login_as("restorer", place, tmp_path)
+
+
+def login_as(user: str, place: Place, tmp_path: Path) -> tuple[str | Path, ...]:
+    properties = tmp_path / f"{user}.properties"
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={PLAIN} required username="restorer" password="{PASSWORD}";\n'
+        f'sasl.jaas.config={PLAIN} required username="{user}" password="{PASSWORD}";\n'
     )
     return "--bootstrap-server", place.secured, "--command-config", properties
+
+
+def test_a_plan_needs_the_permissions_of_the_manual_and_no_others(place: Place, tmp_path: Path) -> None:
+    (row,) = re.findall(r"^\| (.*) \| `plan` \|$", (ROOT / "docs/restore.md").read_text(), re.M)
+    assert row == "`Describe` on the groups, on their topics and on `Topic:__consumer_offsets`"
+    acls = [("DESCRIBE", "GROUP", "planned"), ("DESCRIBE", "TOPIC", TOPIC), ("DESCRIBE", "TOPIC", "__consumer_offsets")]
+    (tmp_path / "wanted.csv").write_text(f"planned,{TOPIC},0,5\n")
+    plan = ("restore", "plan", "--from-file", tmp_path / "wanted.csv", *login_as("planner", place, tmp_path))
+    for number, (_, kind, name) in reversed([*enumerate(acls)]):
+        allow(place, *acls[:number], *acls[number + 1 :], user="planner")
+        refused = regroup(*plan, code=ExitCode.USAGE)
+        assert f"needs the ACL Describe on {kind.capitalize()}:{name}" in refused.stderr
+        forbid(place, "planner")
+    allow(place, *acls, user="planner")
+    assert "1 create" in regroup(*plan).stdout
+
+
+def forbid(place: Place, user: str) -> None:
+    resources = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    every = ACLFilter(f"User:{user}", "*", ACLOperation.ANY, ACLPermissionType.ANY, resources)
+    place.admin.delete_acls([every])
+    wait_for("the authorizer", lambda: not place.admin.describe_acls(every)[0])
 
 
 def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(place: Place, tmp_path: Path) -> None:
@@ -335,7 +372,7 @@ def test_start_offsets_of_share_groups_need_read_and_delete(place: Place, tmp_pa
     assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
     allow(place, ("READ", "GROUP", group))
     restore(*apply)
-    restore("verify", done)
+    assert "1 of them are start offsets of share groups" in restore("verify", done)
     restore("rollback", done, "--output", back)
     apply = ("apply", back, "--execute", "--output", tmp_path / "undone")
     assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
