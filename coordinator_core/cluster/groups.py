@@ -38,8 +38,8 @@ _STABLE_VERSION = 7
 _DESCRIBE_VERSION = 5
 _DEAD = "Dead"
 _BEHIND = (
-    "; if it leads the partition, its log is not replicated, or it has not heard of that since an election: then a"
-    " commit of any group in this partition helps"
+    "; if it leads the partition, it has not loaded it (regroup capture and regroup rescue tell why), its log is not"
+    " replicated, or it has not heard of that since an election: then a commit of any group in this partition helps"
 )
 """A coordinator of Kafka 4 answers a fetch of stable offsets once all that it has loaded and written is below the high
 watermark (``CoordinatorRuntime.scheduleWriteOperation``), and after ``offsets.commit.timeout.ms`` with NOT_COORDINATOR

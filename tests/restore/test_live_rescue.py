@@ -62,6 +62,13 @@ def test_names_on_other_partitions_work_while_the_coordinator_is_stuck(stuck: St
     )
     (partition,) = json.loads(found.stdout)["partitions"]
     assert (partition["offsets_partition"], partition["leader"], partition["stop"]["bug"]) == (HOME, 1, "KAFKA-21117")
+    (tmp_path / "client.properties").write_text("default.api.timeout.ms=2000\n")
+    told = regroup(
+        *("restore", "plan", tmp_path / "log", "--kafka-version", "4.3.1", "--group", GROUP, *server),
+        *("--command-config", tmp_path / "client.properties"),
+        code=ExitCode.INTERNAL,
+    )
+    assert "(NOT_COORDINATOR); if it leads the partition, it has not loaded it (regroup capture and" in told.stderr
     new = partition["names"][GROUP]
     assert partition_for(new, PARTITIONS) != HOME
     plan = tmp_path / "plan.json"
