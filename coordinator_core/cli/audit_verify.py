@@ -52,6 +52,10 @@ def verify_command(
         if before is not None:
             warn_about_other_options(statement, before)
         before = statement
+    first = checked[0].statement
+    if (earlier := first.evidence.previous) is not None:
+        told = f"it follows statement {earlier.statement_sha256}, which is not given"
+        note(f"regroup: {first.directory}: {told}: what lies between the two is not checked")
     if snapshot is None:
         note("regroup: the rows are compared with no log: give --log")
     if key is None:

@@ -192,7 +192,12 @@ def test_a_chain_names_what_it_lost(tmp_path: Path, capfd: pytest.CaptureFixture
         "rewritten": [],
         "missing": {},
     }
+    follows = f"{tmp_path / '2'}: it follows statement {sha256}, which is not given"
     verified(capfd, tmp_path / "1", tmp_path / "2", "--log", tmp_path / "tuesday")
+    assert run(["audit", "verify", str(tmp_path / "1"), str(tmp_path / "2")]) == ExitCode.CLEAN
+    assert follows not in capfd.readouterr().err
+    assert run(["audit", "verify", str(tmp_path / "2")]) == ExitCode.CLEAN
+    assert follows in capfd.readouterr().err
     assert damage(capfd, tmp_path / "2", tmp_path / "1") == [(STATEMENT, "broken_chain")]
     # On Wednesday the segment has other bytes, of the same length or not.
     wednesday = tmp_path / "wednesday"
