@@ -32,6 +32,8 @@ _SASL_KEYS = {
     "sasl.client.callback.handler.class",
     oauth.ENDPOINT,
 }
+_REFUSED = ("ssl.", "sasl.", "config.providers")
+"""Begins of properties that are refused unless they are understood."""
 _HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler", *msk.HANDLERS)
 KEYS = tls.KEYS | _SASL_KEYS | {"security.protocol", "client.id", "request.timeout.ms", "default.api.timeout.ms"}
 """Properties that are understood."""
@@ -68,10 +70,10 @@ def client_settings(bootstrap_server: str, properties: Mapping[str, str]) -> Cli
     """Settings from client properties; ``UsageError`` names the property that is missing or not understood.
 
     Properties that have nothing to do with the connection are ignored, as Kafka's tools do; one of ``ssl.*``
-    or ``sasl.*`` that is not understood is refused.
+    or ``sasl.*`` that is not understood is refused, and so are ``config.providers``, which fill in other values.
     """
     for key in sorted(properties):
-        if key.startswith(("ssl.", "sasl.")) and key not in KEYS:
+        if key.startswith(_REFUSED) and key not in KEYS:
             raise UsageError(f"{key}: this property is not supported")
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:

@@ -77,6 +77,7 @@ def test_other_jaas_is_refused_without_being_shown(text: str) -> None:
         ({"security.protocol": "TLS"}, "security.protocol: expected one of"),
         ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites: this property is not supported"),
         ({"sasl.login.class": "x"}, "sasl.login.class: this property"),
+        ({"config.providers": "file"}, "config.providers: this property is not supported"),
         *(
             (
                 {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", key: "my.own.Handler"},
