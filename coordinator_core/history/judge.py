@@ -347,7 +347,7 @@ class Judge:
         if is_done and self._lessons.has_waited(removal.place, age):
             return None  # Likewise of another group.
         if alike := self._alike(act):
-            why += f", and offsets of {alike} more groups went at that age"
+            why += f", and offsets of {alike} more group{'s' * (alike > 1)} went at that age"
             return self._by_expiry(removal, Certainty.LIKELY, why)
         if trusts_sweeps and self._sweeps_beside(removal):
             why += ", and a sweep removed offsets of other groups at that moment"

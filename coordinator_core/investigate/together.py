@@ -338,6 +338,11 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         now = (
             "Look at the brokers that led these partitions until then: a restart, a session that expired, a full disk."
         )
+    elif hosts and _is_only_host(host, some):
+        verdict += (
+            f"the coordinators did not move, and all their members are on {host}: one machine, or a proxy before many."
+        )
+        now = "Look for a deployment, and at what these clients share: their machine, a proxy, a network path."
     elif lost >= _SHARE * groups:
         verdict += (
             f"members on {host} left {lost} of them. That host, or the network to it, went away or was deployed to."
@@ -361,6 +366,13 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         not_this=["It is no trouble of one group: look at what they have in common first."],
         now=[now],
     )
+
+
+def _is_only_host(host: str, rounds: Sequence[_Round]) -> bool:
+    """Whether no member of these groups was ever on another one, so that it tells nothing."""
+    groups = {id(one.group): one.group for one in rounds}.values()
+    members = (member for group in groups for change in group.changes for member in (*change.members, *change.left))
+    return all(member.client_host == host for member in members)
 
 
 def _behind(rounds: Sequence[_Round], moved: Sequence[LeaderChange]) -> set[tuple[int, str]]:

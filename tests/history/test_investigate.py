@@ -858,7 +858,7 @@ def test_a_coordinator_that_members_found_is_no_cause(
         log.wait(5000).generation(name, 2)
     document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
     (found,) = [one for one in document["explanations"] if one["code"] == "groups-rebalanced-together"]
-    assert "members on /10.0.0.1 left 4 of them" in found["verdict"]
+    assert "the coordinators did not move, and all their members are on /10.0.0.1" in found["verdict"]
 
 
 @pytest.mark.parametrize("stopped", [3, 1])
