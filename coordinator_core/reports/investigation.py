@@ -9,6 +9,7 @@ from typing import Any
 from coordinator_core.durations import span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows, place_of
+from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.losses import TOPIC_DELETED
@@ -21,6 +22,7 @@ from coordinator_core.untrusted import cell, exact_row, shell_words, visible
 
 _CSV_LINES = 12
 _INFOS = 5
+_MEMBERS = 3
 _BEYOND_END = "committed-beyond-log-end"
 _OF_ANOTHER_GROUP = "group-took-over"
 
@@ -119,12 +121,17 @@ def verdict_of(found: Investigation) -> str:
             None,
         )
         now = "is not in the coordinator any more" if state is None else f"is {state.value}"
+        shown = ""
+        if state is not None and group.changes and (members := group.changes[-1].members):
+            more = f" and {len(members) - _MEMBERS} more" if len(members) > _MEMBERS else ""
+            names = ", ".join(map(name_of, members[:_MEMBERS]))
+            shown = f"; {count(len(members), 'member')}: {names}{more}"
         kept = len(group.standing)
         ever = group.versions.keys() | {one.offset_key for one in group.bare if one.offset_key is not None}
         dropped = f"; {count(group.dropped, 'commit')} of aborted transactions had no effect" if group.dropped else ""
         return (
             f"Nothing in this log speaks against {group.group_id}: it {now}, with "
-            f"{count(kept, 'committed offset')} of {count(len(ever), 'partition')} ever committed{dropped}."
+            f"{count(kept, 'committed offset')} of {count(len(ever), 'partition')} ever committed{dropped}{shown}."
         )
     if not groups:
         return "This log holds no group."

@@ -190,3 +190,13 @@ def test_members_that_never_commit_in_time_are_told(
     for one in found:
         assert "began 6 times" in one["verdict"]
         assert "5 min after they joined, which is their max.poll.interval.ms" in one["verdict"]
+
+
+def test_a_sound_verdict_names_the_members(tmp_path: Path, capfd: Capfd) -> None:
+    """Two applications with one group id and one topic: nothing is wrong, but for who is there."""
+    mail, audit = (
+        Client(f"{name}-1", partitions=(key,), client_id=name) for name, key in (("mail", KEY), ("audit", OTHER))
+    )
+    log = Log().generation("g", 1, mail, audit).commit("g", {KEY: 7, OTHER: 7}).write(tmp_path)
+    told = out(capfd, str(log), "--kafka-version", "3.9.2", "--group", "g").splitlines()[0]
+    assert told.endswith("2 partitions ever committed; 2 members: mail on /10.0.0.1, audit on /10.0.0.1.")
