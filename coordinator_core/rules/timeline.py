@@ -263,7 +263,8 @@ JUMPED = Rule(
     why="Records were skipped: an out-of-range fetch with auto.offset.reset=latest, a seek, or a reset.",
     evidence="Both commits, who wrote the second, how many records, how many commits that writer made after it. Large "
     "steps one after the other are a consumer that catches up; without a commit after it, that cannot be told. So is "
-    "the first step after a time without members, if it is no larger than what the group reads in that time.",
+    "the first step after a time without members, if it is no larger than what the group reads in that time; and what "
+    "a member reads at once that had waited for records, committing one value again and again.",
     remedy="Look at the client's log for OFFSET_OUT_OF_RANGE; set the offset back to read what was skipped.",
     message="committed offset of {topic}-{partition} jumped from {before} to {committed_offset}, by {by}: {records} "
     "records were never committed one by one",
