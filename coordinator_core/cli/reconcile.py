@@ -24,7 +24,7 @@ from coordinator_core.cli.options import (
     write_lines,
 )
 from coordinator_core.cli.signing import Signing, sign_key_option
-from coordinator_core.cli.source import as_run, found_beside
+from coordinator_core.cli.source import as_of_capture, as_run, found_beside
 from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.process.allocator import keep_freed_memory
@@ -170,7 +170,7 @@ def reconcile_command(
     signing = Signing(sign_key)
     keep_freed_memory()
     directory: str | None = None
-    with as_run(paths, options) as run:
+    with as_run(paths, as_of_capture(paths, options)) as run:
         given = given_and_found(run, engine=options.engine, **inputs)
         if options.engine is Engine.SPARK:
             directory = _publish_with_spark(run, options.master, given)

@@ -15,7 +15,7 @@ from coordinator_core.cli.reconcile import (
     reconciled,
 )
 from coordinator_core.cli.signing import Signing, sign_key_option
-from coordinator_core.cli.source import as_run
+from coordinator_core.cli.source import as_of_capture, as_run
 from coordinator_core.errors import UsageError
 from coordinator_core.reports.lineage import write_lineage
 from coordinator_core.reports.metrics_out import check_gateway, push_metrics, write_textfile
@@ -81,7 +81,7 @@ def report_command(
         check_gateway(pushgateway)
     if openlineage is not None and not is_one_run(paths):
         raise UsageError("--openlineage tells the inputs of a published run; this is a snapshot")
-    with as_run(paths, options) as run:
+    with as_run(paths, as_of_capture(paths, options)) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
         forms = report_forms(report, facts, lag, max_series=max_series)

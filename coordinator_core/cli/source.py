@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
@@ -14,12 +15,14 @@ from coordinator_core.cli.spark_app import publish_with_spark
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.log.discovery import CAPTURE_MANIFEST
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
+from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import OF_SNAPSHOT, RunPlace, is_one_run
@@ -87,6 +90,18 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
             manifest = publish_locally(paths, place, options)
             warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         yield place.path
+
+
+def as_of_capture(paths: Sequence[str], options: ReplayOptions) -> ReplayOptions:
+    """Options that judge a capture by its time, unless another one was asked for: it says nothing of what came after
+    it, so that every group would be silent, and every sweep late."""
+    if options.asked_now_ms is not None or is_one_run(paths):
+        return options
+    topics = beside_log(paths).topics
+    if topics is None or not all(storage.exists(storage.join(path, CAPTURE_MANIFEST)) for path in paths):
+        return options
+    captured_ms = read_topics(topics).captured_at_ms
+    return options if captured_ms is None else replace(options, now_ms=min(options.now_ms, captured_ms))
 
 
 def found_beside(paths: Sequence[str]) -> Beside:

@@ -16,7 +16,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
 from tests.cases import case
-from tests.log.builders import NOW_MS
+from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, one
 
 
@@ -223,3 +223,19 @@ def test_logs_of_something_else_are_refused(
     (tmp_path / "else" / "__consumer_offsets-7" / f"{0:020d}.log").write_bytes(log_of(commit()))
     assert run(["reconcile", negative, option, str(tmp_path / "else")]) == 2
     assert complaint in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["reconcile", "report"])
+def test_a_capture_is_judged_by_its_time(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Who looks at it years later sees no silent groups; another copy of a log is judged by the clock."""
+    write_partition(tmp_path, {0: log_of(*HEALTHY)})
+    (tmp_path / "topics.json").write_text(json.dumps(TOPICS | {"captured_at_ms": NOW_MS + 1000}))
+    form = [command, str(tmp_path), "--format", "json", "--offsets-topic-num-partitions", "1", "--fail-on", "never"]
+
+    def is_silent(*more: str) -> bool:
+        return '"rule": "R40"' in said([*form, *more], capfd, code=0)
+
+    assert is_silent()
+    (tmp_path / "capture.json").write_text("{}")
+    assert not is_silent()
+    assert is_silent("--now-ms", str(NOW_MS + 400 * 86_400_000))
