@@ -350,7 +350,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
             "Raise retention.ms (or retention.bytes) of the topic above the time that the group is behind, or add "
             "consumers: what is below the log start cannot be read any more."
         ]
-    return explanation(
+    found = explanation(
         group,
         moves,
         "jumped-forward",
@@ -362,6 +362,19 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
             f"To read the skipped records, stop the consumers and set them back: {from_file(group.group_id)}",
         ],
     )
+    left = {move.key for move in moves if not _is_gone(move, case)}
+    put_back = {key: offset for key, offset in found.restore.items() if key in left}
+    if not put_back:
+        found.now = now
+    found.ends = {key: end for key, end in found.ends.items() if key in left}
+    found.restore = put_back
+    return found
+
+
+def _is_gone(move: Move, case: Case) -> bool:
+    """Whether none of the records that a step forward skipped is there any more."""
+    bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
+    return bounds is not None and bounds[0] >= move.after.first.committed_offset
 
 
 def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:

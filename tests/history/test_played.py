@@ -200,3 +200,16 @@ def test_a_sound_verdict_names_the_members(tmp_path: Path, capfd: Capfd) -> None
     log = Log().generation("g", 1, mail, audit).commit("g", {KEY: 7, OTHER: 7}).write(tmp_path)
     told = out(capfd, str(log), "--kafka-version", "3.9.2", "--group", "g").splitlines()[0]
     assert told.endswith("2 partitions ever committed; 2 members: mail on /10.0.0.1, audit on /10.0.0.1.")
+
+
+@pytest.mark.parametrize("start", [45_000, 2_000])
+def test_skipped_records_that_are_gone_are_not_set_back_to(start: int, tmp_path: Path, capfd: Capfd) -> None:
+    """Retention overtakes a slow group; where it has removed all that was skipped, a step back reads other records."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for value in (*range(1000, 1500, 10), *range(20_000, 20_500, 10)):
+        log.wait(5 * SECOND).commit("g", {KEY: value})
+    found = of(explained(topics(log.write(tmp_path), (start, 50_000)), capfd), "jumped-forward")
+    can = start < 20_000
+    assert bool(found["restore"]) == can == any("--from-file" in step for step in found["now"])
+    assert f"The log of that partition begins at {start} now" in found["verdict"]
+    assert any("Raise retention.ms" in step for step in found["now"])
