@@ -195,6 +195,16 @@ class NewestGroupRecords:
         found: Int64s = rows[np.argsort(groups["created"][rows])]
         return found
 
+    def are_bare(self, numbers: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether each of these groups is a classic one that commits alone made: no record of it stands."""
+        groups, subjects, newest = self._groups(), self._subjects(), self._newest()
+        has_record = (newest["value_bytes"] != NO_RECORD).reshape(-1, ROLES).any(axis=1)
+        stands = has_record & (subjects["generation"] == groups["generation"][subjects["group"]])
+        are_bare = groups["kind"] == GroupKind.CLASSIC
+        are_bare[subjects["group"][stands]] = False
+        found: npt.NDArray[np.bool_] = are_bare[numbers]
+        return found
+
     def groups(self, numbers: Int64s) -> Iterator[RestoredGroup]:
         """These groups, in this order; their records must not be forgotten."""
         kernel, groups, subjects = self._kernel, self._groups(), self._subjects()

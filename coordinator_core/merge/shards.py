@@ -290,8 +290,9 @@ def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
 
 def _told_groups(shards: Sequence[MergedShard]) -> Callable[[], dict[str, Group]]:
     """Groups come from the shard that has their records; whether they have offsets, from all shards."""
-    with_offsets: list[list[str]] = [[] for _ in shards]
-    for group in sorted({group for shard in shards for group in shard.groups_with_offsets}):
+    found = sorted({group for shard in shards for group in shard.groups_with_offsets})
+    with_offsets: list[list[str]] = [found] if len(shards) == 1 else [[] for _ in shards]
+    for group in found if len(shards) > 1 else ():
         with_offsets[_shard_of_group(group.encode(), len(shards))].append(group)
 
     def told() -> dict[str, Group]:

@@ -19,7 +19,7 @@ from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, Pa
 from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.merge import group_replay
-from coordinator_core.merge.group_records import KEY_TYPE_ROLES
+from coordinator_core.merge.group_records import KEY_TYPE_ROLES, RestoredGroup
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.plain import read_plain, write_plain
 from coordinator_core.merge.shards import combine_shards
@@ -177,6 +177,23 @@ def test_only_what_stands_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, [20, 40]), NEWEST)))
     assert len(decoded) == len(set(decoded)) == standing
     assert len(records) > 20 * standing
+
+
+def test_groups_that_commits_alone_made_are_not_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored: list[str] = []
+    restore = group_replay.GroupReplay._restore_group
+
+    def noting(self: group_replay.GroupReplay, group: RestoredGroup, name: str) -> None:
+        restored.append(name)
+        restore(self, group, name)
+
+    monkeypatch.setattr(group_replay.GroupReplay, "_restore_group", noting)
+    steps = [("commit", 0, 1), ("classic", 1, 1), ("commit", 1, 1), ("commit", 2, 1), ("join", 3, 0)]
+    log = history(items(steps, ("g", "h", "i", "j")))
+    for profile in PROFILES.values():
+        restored.clear()
+        assert_same(log.replay(profile), finished(merged(folds(log, profile, [2]), profile)))
+        assert set(restored) <= {"h", "j"}
 
 
 def test_a_group_is_replayed_record_by_record_only_from_its_note_on(monkeypatch: pytest.MonkeyPatch) -> None:
