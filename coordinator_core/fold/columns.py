@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,9 +35,7 @@ _BATCH_ORDERS = frozenset((OrderingOffset.BATCH_FIRST_RECORD, OrderingOffset.BAT
 _KERNEL_FIELDS = frozenset(("next", "pending", "key_type", "unused", "unused_16", "ordering_offset"))
 
 
-def counted(
-    segment: SegmentFile, rules: FoldRules, tables: FoldTables, *, stopped: bool, legacy_formats: Mapping[int, int]
-) -> SegmentFold:
+def counted(segment: SegmentFile, rules: FoldRules, tables: FoldTables, *, stopped: bool) -> SegmentFold:
     """Counts in ``tables`` of ``segment``, the last that was folded, as a fold without rows."""
     empty = tables.batches == 0
     return SegmentFold(
@@ -49,7 +46,7 @@ def counted(
         first_offset=None if empty else tables.first_offset,
         next_offset=None if empty else tables.next_offset,
         stopped=stopped,
-        counts=_counts(tables, legacy_formats),
+        counts=_counts(tables),
         **fold.NO_ROWS,
     )
 
@@ -283,9 +280,9 @@ def _group_record_stats(blocks: Sequence[npt.NDArray[Any]]) -> tuple[Int64s, ...
     )
 
 
-def _counts(tables: FoldTables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
-    formats = Counter(legacy_formats)
-    formats[2] = tables.batches - formats.total()
+def _counts(tables: FoldTables) -> SegmentCounts:
+    messages = array_of(tables.messages).tolist()
+    formats = [*messages, tables.batches - sum(messages)]
     by_codec = array_of(tables.codecs)
     by_version = array_of(tables.commits).reshape(KEY_TYPES, COMMIT_VERSIONS)
     records = tables.sequence - tables.segment_sequence
@@ -297,7 +294,7 @@ def _counts(tables: FoldTables, legacy_formats: Mapping[int, int]) -> SegmentCou
         min_timestamp_ms=tables.min_timestamp if has_records else None,
         max_timestamp_ms=tables.max_timestamp if has_records else None,
         codecs={codec.name.lower(): int(by_codec[codec]) for codec in Codec if by_codec[codec]},
-        formats={magic: formats[magic] for magic in sorted(formats) if formats[magic]},
+        formats={magic: batches for magic, batches in enumerate(formats) if batches},
         commits={
             (int(key_type), int(place) - 1 if place else None): int(by_version[key_type, place])
             for key_type, place in zip(*np.nonzero(by_version), strict=True)

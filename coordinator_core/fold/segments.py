@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import struct
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,12 +19,13 @@ from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.rules import FoldRules
 from coordinator_core.fold.scalar import fold_scalar, split_scalar
 from coordinator_core.fold.unpacking import Chunk, chunks
-from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
+from coordinator_core.kernels import Bounds, FoldTables, fold_chunk, fold_messages, fold_wrapper
 from coordinator_core.kernels.arrays import array_of, dtype
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
+from coordinator_core.log.legacy import InvalidRecordError, parse_message, wrapper_content
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, last_offset_of, read_partition, read_segment, reads_past
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
@@ -272,7 +272,6 @@ class Folder:
         self._limits = limits
         self._segments: list[Windows] = []
         self._arena = Arena()
-        self._formats: Counter[int] = Counter()
         self._check_crc = check_crc
         self._bounds = Bounds(limits.max_batch_bytes, limits.max_records)
         self._tables = tables = _tables(self._bounds, min(segment.size - position, limits.fold_bytes))
@@ -324,14 +323,11 @@ class Folder:
         self.segment = segment
         self.position = self._begin = 0
         self._size += segment.size
-        self._formats.clear()
         self._tables.begin_segment()
 
     def counted(self) -> SegmentFold:
         """A fold without rows, with the counts of the segment at hand."""
-        fold: SegmentFold = _columns().counted(
-            self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats
-        )
+        fold: SegmentFold = _columns().counted(self.segment, self._rules, self._tables, stopped=self.stopped)
         return fold
 
     def finish(self) -> SegmentFold:
@@ -393,7 +389,9 @@ class Folder:
                 self._arena.tidy(tables)
                 after = self._fold_unusual(view, tables.position)
             elif status == Stop.UNUSUAL_BATCH and tables.position == begin:
-                return windows.is_zero_from(position)
+                after = self._fold_legacy(view, begin, tag + first)
+                if after == begin:
+                    return windows.is_zero_from(position)
             if after is None:
                 return False
             self.position = position = first + after
@@ -415,6 +413,19 @@ class Folder:
         except DamagedInputError:
             return None
         return int(stop)
+
+    def _fold_legacy(self, view: memoryview, position: int, tag: int) -> int | None:
+        """Fold messages of formats 0 and 1 from ``position`` on; the position behind them, ``None`` if damaged."""
+        status = fold_messages(np.frombuffer(view, np.uint8), position, len(view), tag, self._tables)
+        position = self._tables.position
+        if status not in (Stop.COMPRESSED, Stop.UNUSUAL_RECORDS):
+            return position
+        stop = position + LENGTH_END + int(_BATCH_LENGTH.unpack_from(view, position + BatchField.LENGTH)[0])
+        try:
+            self._fold_batch(parse_message(view[position:stop], position))
+        except DamagedInputError:
+            return None
+        return stop
 
     def _fold_compressed(self, view: memoryview, position: int) -> int | None:
         """Fold the batches from ``position`` on by way of the arena, as long as there are compressed ones."""
@@ -467,6 +478,8 @@ class Folder:
 
     def _fold_batch(self, batch: Batch) -> None:
         self._arena.tidy(self._tables)
+        if batch.magic < 2 and batch.codec_id != Codec.NONE and self._fold_wrapper(batch):
+            return
         if batch.magic >= 2:
             try:
                 if batch.codec_id == Codec.NONE or batch.record_count == 0:
@@ -481,7 +494,30 @@ class Folder:
                     return
         self._fold_scalar(batch)
         if batch.magic < 2:
-            self._formats[batch.magic] += 1
+            self._tables.messages[batch.magic] += 1
+
+    def _fold_wrapper(self, batch: Batch) -> bool:
+        """Fold a compressed message of format 0 or 1; false if anything about it is unusual."""
+        try:
+            content = wrapper_content(batch, self._limits)
+        except (CompressionError, InvalidRecordError):
+            return False  # said properly by those who read it next
+        start = self._arena.append(content)
+        is_folded: bool = fold_wrapper(
+            self._arena.data,
+            start,
+            self._arena.used,
+            ARENA,
+            batch.magic,
+            batch.codec_id,
+            batch.last_offset,
+            batch.timestamp_type == "LogAppendTime",
+            batch.max_timestamp_ms,
+            self._tables,
+        )
+        if not is_folded:
+            self._arena.used = start
+        return is_folded
 
     def _fold_scalar(self, batch: Batch) -> None:
         records = batch_records(batch, path=self.segment.path, limits=self._limits)

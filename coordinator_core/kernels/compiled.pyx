@@ -25,6 +25,7 @@ cdef extern from "native.h" nogil:
     void crc32c_initialize()
     Int crc32c_of(const unsigned char *first, const unsigned char *last)
     Int crc32c_by_tables_of(const unsigned char *first, const unsigned char *last)
+    Int crc32_of(const unsigned char *first, const unsigned char *last)
     Int load_be64(const unsigned char *first, const unsigned char *last)
     Int load_be32(const unsigned char *first, const unsigned char *last)
     Int load_be16(const unsigned char *first, const unsigned char *last)
@@ -47,6 +48,7 @@ include "key_table.pxi"
 include "commits.pxi"
 include "fold_tables.pxi"
 include "fold.pxi"
+include "legacy.pxi"
 include "survivors.pxi"
 include "numbering.pxi"
 include "unpacking.pxi"

@@ -31,11 +31,19 @@ def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldT
     stop: Int = at + batch.size
     position: Int = at + HEADER_BYTES
     previous_delta: Int = -1
+    entries: Int = batch.count
     if batch.count > 0:
         tables.scratch[first].batch_records = batch.count
     for index in range(first, first + batch.count):
         record = next_record(data, position, stop)
-        if record.unusual != 0 or not follows(record, previous_delta, batch) or record.key_bytes < 2:
+        if record.unusual == Unusual.HEADERS:
+            headers = header_count(data, record)
+            entries += headers
+            if headers < 0 or entries > tables.bounds.max_records:
+                return False
+        elif record.unusual != 0:
+            return False
+        if not follows(record, previous_delta, batch) or record.key_bytes < 2:
             return False
         previous_delta = record.offset_delta
         tables.scratch[index].offset = batch.base_offset + record.offset_delta
@@ -107,32 +115,41 @@ def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> In
 @cython.cfunc
 def put_record(data: Bytes, key_bytes: Int, offset: Int, timestamp: Int, tables: FoldTables) -> cython.bint:
     """Put one record, whose key and value are ``data``, into ``scratch``; false unless it is an ordinary commit."""
+    if key_bytes < 2:
+        return False
+    tables.scratch[0].offset = offset
+    tables.scratch[0].timestamp = timestamp
+    tables.scratch[0].index = 0
+    tables.scratch[0].batch_records = 1
+    is_usual: cython.bint = put_split(data, 0, key_bytes, key_bytes, len(data) - key_bytes, 0, tables)
+    return is_usual and tables.scratch[0].kind == Kind.VALUE
+
+
+@cython.cfunc
+def put_split(
+    data: Bytes, key: Int, key_bytes: Int, value: Int, value_bytes: Int, index: Int, tables: FoldTables
+) -> cython.bint:
+    """Put key and value at these positions, and what they say, into ``tables.scratch[index]``; false if unusual."""
     record = Record(
-        end=len(data),
+        end=value + max(value_bytes, 0),
         unusual=0,
         timestamp_delta=0,
         offset_delta=0,
         tail=0,
-        key=0,
+        key=key,
         key_bytes=key_bytes,
-        value=key_bytes,
-        value_bytes=len(data) - key_bytes,
+        value=value,
+        value_bytes=value_bytes,
     )
-    if key_bytes < 2:
-        return False
-    body_bytes: Int = _classify(data, record, 0, tables)
-    tables.scratch[0].offset = offset
-    tables.scratch[0].timestamp = timestamp
-    tables.scratch[0].key = 0
-    tables.scratch[0].key_bytes = key_bytes
-    tables.scratch[0].value = key_bytes
-    tables.scratch[0].value_bytes = len(data) - key_bytes
-    tables.scratch[0].body = 2
-    tables.scratch[0].body_bytes = body_bytes
-    tables.scratch[0].index = 0
-    tables.scratch[0].batch_records = 1
-    tables.scratch[0].hash = -1
-    return body_bytes != INVALID and tables.scratch[0].kind == Kind.VALUE
+    body_bytes: Int = _classify(data, record, index, tables)
+    tables.scratch[index].key = key
+    tables.scratch[index].key_bytes = key_bytes
+    tables.scratch[index].value = value
+    tables.scratch[index].value_bytes = value_bytes
+    tables.scratch[index].body = key + 2
+    tables.scratch[index].body_bytes = body_bytes
+    tables.scratch[index].hash = -1
+    return body_bytes != INVALID
 
 
 # Rows of names, keys and producers
@@ -570,7 +587,7 @@ def _end_transaction(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _reserve_group_records(count: Int, tables: FoldTables) -> cython.int:
+def reserve_group_records(count: Int, tables: FoldTables) -> cython.int:
     """Make room for the group records among the ``count`` records in ``scratch``."""
     records: Int = 0
     key_bytes: Int = 0
@@ -699,7 +716,7 @@ def _copied(data: Bytes, index: Int, at: Int, room: Int, tables: FoldTables) -> 
 
 
 @cython.cfunc
-def _fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
+def fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
     """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions, or is ``COPIED``."""
     java: cython.bint = tables.pending_by_producer
     in_transaction: cython.bint = (
@@ -768,7 +785,7 @@ def _fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: Fold
 
 
 @cython.cfunc
-def _count_batch(batch: Header, next_offset: Int, tables: FoldTables) -> cython.void:
+def count_batch(batch: Header, next_offset: Int, tables: FoldTables) -> cython.void:
     if tables.first_offset < 0:
         tables.first_offset = batch.base_offset
     tables.next_offset = next_offset
@@ -785,8 +802,8 @@ def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldT
         if batch.attributes & CONTROL_BIT:
             _fold_control(data, records, batch.count, batch.producer_id, tables)
         else:
-            _fold_records(data, records, batch, tag, tables)
-        _count_batch(batch, batch.last_offset + 1, tables)
+            fold_records(data, records, batch, tag, tables)
+        count_batch(batch, batch.last_offset + 1, tables)
         records += batch.count
         position += batch.size
 
@@ -847,7 +864,7 @@ def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cyt
         records += batch.count
         expected = batch.last_offset + 1
         position += size
-    _reserve_group_records(records, tables)
+    reserve_group_records(records, tables)
     find_keys(data, records, tables)
     _fold_batches(data, first, position, tag, tables)
     tables.position = position
@@ -880,10 +897,10 @@ def fold_split(
     )
     is_control: cython.bint = attributes & CONTROL_BIT != 0
     tables.reserve(count, data_bytes, _open_keys(producer_id, tables) if is_control else 0)
-    _reserve_group_records(count, tables)
+    reserve_group_records(count, tables)
     if is_control:
         _fold_control(data, 0, count, producer_id, tables)
     else:
         find_keys(data, count, tables)
-        _fold_records(data, 0, batch, tag, tables)
-    _count_batch(batch, next_offset, tables)
+        fold_records(data, 0, batch, tag, tables)
+    count_batch(batch, next_offset, tables)

@@ -50,6 +50,7 @@ class FoldTables:
     has_malformed_names = cython.declare(cython.bint, visibility="public")
     """A name is not UTF-8, or holds U+FFFD: several keys may mean one committed offset."""
     codecs = cython.declare(MutableInt64s, visibility="public")  # Batches by codec id.
+    messages = cython.declare(MutableInt64s, visibility="public")  # Batches of message formats 0 and 1, by format.
     commits = cython.declare(MutableInt64s, visibility="public")
     """Commits by key type and value version (-1 for a tombstone): twice ``COMMIT_VERSIONS``."""
 
@@ -158,6 +159,7 @@ class FoldTables:
         self.min_timestamp = 0x7FFFFFFFFFFFFFFF
         self.max_timestamp = -1
         self.codecs = zeros(CODECS)
+        self.messages = zeros(2)
         self.commits = zeros(KEY_TYPES * COMMIT_VERSIONS)
 
     @cython.cfunc

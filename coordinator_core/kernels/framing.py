@@ -183,6 +183,25 @@ def _broken(end: Int, unusual: Int) -> Record:
 
 
 @cython.cfunc
+def header_count(data: Bytes, record: Record) -> Int:
+    """Number of headers behind the value of a record, -1 where anything else follows it."""
+    position: Int = record.value + max(record.value_bytes, 0)
+    headers, position = varint(data, position, record.end)
+    if position == INVALID or headers < 0 or headers > record.end - position:
+        return -1
+    for _ in range(headers):
+        length, position = varint(data, position, record.end)
+        if position == INVALID or length < 0 or length > record.end - position:
+            return -1
+        position += length
+        length, position = varint(data, position, record.end)
+        if position == INVALID or length > record.end - position:
+            return -1
+        position += max(length, 0)
+    return headers if position == record.end else -1
+
+
+@cython.cfunc
 def follows(record: Record, previous_delta: Int, batch: Header) -> cython.bint:
     """Whether the record's offset comes behind the one before, within its batch."""
     return previous_delta < record.offset_delta <= batch.last_offset - batch.base_offset

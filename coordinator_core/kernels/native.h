@@ -80,25 +80,33 @@ static inline void fetch_ahead(const void *address) {
     __asm__ volatile("" : : "r"(address));
 }
 
-/* CRC-32C (Castagnoli), reflected, as in RFC 3720 appendix B.4. */
+/* CRC-32C (Castagnoli), reflected, as in RFC 3720 appendix B.4; and CRC-32, which message formats 0 and 1 have. */
 
 #define REGROUP_CRC_POLYNOMIAL 0x82F63B78u
+#define REGROUP_LEGACY_CRC_POLYNOMIAL 0xEDB88320u
 #define REGROUP_CRC_LANE 256
 
-static uint32_t regroup_crc_bytes[8][256];  /* register after one byte and 0 to 7 zero bytes */
+typedef uint32_t regroup_crc_table[8][256];  /* register after one byte and 0 to 7 zero bytes */
+
+static regroup_crc_table regroup_crc_bytes, regroup_legacy_crc_bytes;
 static uint32_t regroup_crc_lane[4][256];   /* register after REGROUP_CRC_LANE zero bytes, by its byte */
 
-static void crc32c_initialize(void) {
+static void crc_fill(regroup_crc_table table, uint32_t polynomial) {
     for (int byte = 0; byte < 256; byte++) {
         uint32_t value = (uint32_t)byte;
-        for (int bit = 0; bit < 8; bit++) value = (value >> 1) ^ (value & 1 ? REGROUP_CRC_POLYNOMIAL : 0);
-        regroup_crc_bytes[0][byte] = value;
+        for (int bit = 0; bit < 8; bit++) value = (value >> 1) ^ (value & 1 ? polynomial : 0);
+        table[0][byte] = value;
     }
     for (int distance = 1; distance < 8; distance++)
         for (int byte = 0; byte < 256; byte++) {
-            uint32_t before = regroup_crc_bytes[distance - 1][byte];
-            regroup_crc_bytes[distance][byte] = (before >> 8) ^ regroup_crc_bytes[0][before & 0xFF];
+            uint32_t before = table[distance - 1][byte];
+            table[distance][byte] = (before >> 8) ^ table[0][before & 0xFF];
         }
+}
+
+static void crc32c_initialize(void) {
+    crc_fill(regroup_crc_bytes, REGROUP_CRC_POLYNOMIAL);
+    crc_fill(regroup_legacy_crc_bytes, REGROUP_LEGACY_CRC_POLYNOMIAL);
     for (int place = 0; place < 4; place++)
         for (int byte = 0; byte < 256; byte++) {
             uint32_t value = (uint32_t)byte << (8 * place);
@@ -108,16 +116,16 @@ static void crc32c_initialize(void) {
         }
 }
 
-static uint32_t crc32c_by_tables(uint32_t crc, regroup_bytes data, size_t size) {
+static uint32_t crc_by_tables(regroup_crc_table table, uint32_t crc, regroup_bytes data, size_t size) {
     while (size >= 8) {
         uint64_t word = load_le64(data, data + 7) ^ crc;
         crc = 0;
         for (int place = 0; place < 8; place++)
-            crc ^= regroup_crc_bytes[7 - place][(word >> (8 * place)) & 0xFF];
+            crc ^= table[7 - place][(word >> (8 * place)) & 0xFF];
         data += 8;
         size -= 8;
     }
-    while (size--) crc = regroup_crc_bytes[0][(crc ^ *data++) & 0xFF] ^ (crc >> 8);
+    while (size--) crc = table[0][(crc ^ *data++) & 0xFF] ^ (crc >> 8);
     return crc;
 }
 
@@ -173,11 +181,15 @@ static inline int64_t crc32c_of(regroup_bytes first, regroup_bytes last) {
 #ifdef REGROUP_CRC_TARGET
     if (REGROUP_HAS_CRC) return (int64_t)(crc32c_by_instruction(~0u, first, size) ^ ~0u);
 #endif
-    return (int64_t)(crc32c_by_tables(~0u, first, size) ^ ~0u);
+    return (int64_t)(crc_by_tables(regroup_crc_bytes, ~0u, first, size) ^ ~0u);
 }
 
 static inline int64_t crc32c_by_tables_of(regroup_bytes first, regroup_bytes last) {
-    return (int64_t)(crc32c_by_tables(~0u, first, (size_t)(last - first) + 1) ^ ~0u);
+    return (int64_t)(crc_by_tables(regroup_crc_bytes, ~0u, first, (size_t)(last - first) + 1) ^ ~0u);
+}
+
+static inline int64_t crc32_of(regroup_bytes first, regroup_bytes last) {
+    return (int64_t)(crc_by_tables(regroup_legacy_crc_bytes, ~0u, first, (size_t)(last - first) + 1) ^ ~0u);
 }
 
 /* C functions of the codec libraries, called by their addresses (`log.compression.libraries`). */

@@ -6,6 +6,8 @@ The caller has checked that the bytes are there.
 import cython
 
 if not cython.compiled:
+    from zlib import crc32 as _crc32
+
     from crc32c import crc32c as _crc32c
 
     from coordinator_core.kernels.arrays import HASH_SECRETS
@@ -93,6 +95,14 @@ def crc32c_by_tables(data: Bytes, start: Int, stop: Int) -> Int:
     if cython.compiled:
         return crc32c_by_tables_of(cython.address(data[start]), cython.address(data[stop - 1]))
     return _crc32c(bytes(data[start:stop]))
+
+
+@cython.ccall
+def crc32(data: Bytes, start: Int, stop: Int) -> Int:
+    """CRC-32 of ``data[start:stop]``, which is not empty."""
+    if cython.compiled:
+        return crc32_of(cython.address(data[start]), cython.address(data[stop - 1]))
+    return _crc32(bytes(data[start:stop]))
 
 
 @cython.ccall

@@ -18,6 +18,7 @@ from coordinator_core.kernels import (
     commits,
     fold,
     framing,
+    legacy,
     newest,
     numbering,
     packing,
@@ -60,7 +61,9 @@ __all__ = [
     "enter_newest",
     "filter_batches",
     "fold_chunk",
+    "fold_messages",
     "fold_split",
+    "fold_wrapper",
     "gather",
     "gather_headers",
     "gather_requests",
@@ -115,7 +118,9 @@ decode_commits = _entry(commits.decode_commits)
 enter_newest = _entry(newest.enter_newest)
 filter_batches = _entry(batch_filter.filter_batches)
 fold_chunk = _entry(fold.fold_chunk)
+fold_messages = _entry(legacy.fold_messages)
 fold_split = _entry(fold.fold_split)
+fold_wrapper = _entry(legacy.fold_wrapper)
 gather = _entry(survivors.gather)
 gather_headers = _entry(framing.gather_headers)
 gather_requests = _entry(requests.gather_requests)

@@ -48,3 +48,26 @@ class BatchField(IntEnum):
     PRODUCER_EPOCH = 51
     BASE_SEQUENCE = 53
     RECORD_COUNT = 57
+
+
+class LegacyField(IntEnum):
+    """Byte positions of the fields of a message of format 0 or 1, counted from its first byte.
+
+    Behind them come key and value, each with its int32 length.
+    """
+
+    OFFSET = 0
+    SIZE = 8
+    CRC = 12
+    MAGIC = 16
+    ATTRIBUTES = 17
+    TIMESTAMP = 18
+    """Of format 1."""
+
+
+LEGACY_HEADER_0 = 18
+LEGACY_HEADER_1 = 26
+"""Sizes of the fields of formats 0 and 1 before the length of the key."""
+
+LEGACY_LENGTHS = 8
+"""Size of the lengths of key and value."""

@@ -71,12 +71,7 @@ def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
         yield Record(batch.last_offset, batch.base_timestamp_ms, key, value, crc=batch.crc, crc_valid=batch.crc_valid)
         return
 
-    _, value_position = _sized(batch.data, _key_position(batch.magic))
-    compressed, _ = _sized(batch.data, value_position)
-    if compressed is None:
-        raise InvalidRecordError("compressed wrapper with a null value")
-    allowance = limits.decompressed_allowance(len(compressed))
-    content = decompress(batch.codec_id, compressed, magic=batch.magic, max_bytes=allowance)
+    content = wrapper_content(batch, limits)
     last_inner = None
     for start, _ in _spans(memoryview(content)):
         last_inner = start
@@ -110,6 +105,16 @@ def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
         key, value = _key_and_value(inner.data, inner.magic)
         timestamp = inner.base_timestamp_ms if append_time is None or inner.magic == 0 else append_time
         yield Record(offset, timestamp, key, value, crc=inner.crc, crc_valid=inner.crc_valid)
+
+
+def wrapper_content(batch: Batch, limits: Limits) -> bytes | bytearray:
+    """The messages in a wrapper; raises :class:`InvalidRecordError` and ``CompressionError``."""
+    _, value_position = _sized(batch.data, _key_position(batch.magic))
+    compressed, _ = _sized(batch.data, value_position)
+    if compressed is None:
+        raise InvalidRecordError("compressed wrapper with a null value")
+    allowance = limits.decompressed_allowance(len(compressed))
+    return decompress(batch.codec_id, compressed, magic=batch.magic, max_bytes=allowance)
 
 
 def _spans(content: memoryview) -> Iterator[tuple[int, int]]:

@@ -87,7 +87,7 @@ def test_a_segment_has_one_row_of_any_number_of_parts(tmp_path: Path) -> None:
         for limits in (Limits(), Limits(fold_bytes=1)):
             results = list(run_fold_task(task, RULES, limits=limits))
             rows.append(merge_partition(0, iter(results), PROFILE, now_ms=0)[0]["segments"].to_pylist())
-        assert len(results) == 2, name
+        assert len(results) >= 2, name
         assert rows[0] == rows[1], name
         assert (rows[0][0]["first_timestamp_ms"] is None) == name.startswith("format 0"), name
 

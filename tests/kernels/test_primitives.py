@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import zlib
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +33,7 @@ def test_crc_of_any_run_of_bytes(data: bytes, start: int) -> None:
     expected = crc32c.crc32c(data[start:])
     assert COMPILED.crc32c(data, start, len(data)) == expected
     assert COMPILED.crc32c_by_tables(data, start, len(data)) == expected
+    assert COMPILED.crc32(data, start, len(data)) == zlib.crc32(data[start:])
 
 
 def test_crc_of_long_runs() -> None:
