@@ -11,6 +11,7 @@ from coordinator_core.history.signs import (
     Move,
     MoveKind,
     Rivals,
+    has_reached,
     is_pause,
     moves_of,
     name_of,
@@ -86,13 +87,15 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
     first = found[0]
     key, value, held = first.offset_key, first.version.last, first.held
+    left = [one for one in found if not _is_caught_up(group, one)]
+    since = "" if left else " The group has come that far since."
     return Explanation(
         OVERTAKEN,
         Severity.WARNING,
         f"{count(len(found), 'commit')} of a committed transaction had no effect in {group.group_id}: "
         f"{key.topic}-{key.partition} stays at {held.committed_offset}, not {value.committed_offset}, because record "
         f"{held.record_offset} was written after the transaction's record {value.record_offset}. Age is decided by the "
-        "commit, not by the end marker.",
+        f"commit, not by the end marker.{since}",
         first.marker.timestamp_ms,
         evidence=[
             event
@@ -110,11 +113,17 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
         now=[
             "Find the second writer: a consumer that commits itself beside the transactional producer "
             "(enable.auto.commit, commitSync), or a reset while a transaction was open.",
-            f"If the transaction's value was right, put it back: {from_file(group.group_id)}",
+            *when(left, f"If the transaction's value was right, put it back: {from_file(group.group_id)}"),
         ],
-        restore={one.offset_key: one.version.last.committed_offset for one in found},
+        restore={one.offset_key: one.version.last.committed_offset for one in left},
         until_ms=found[-1].marker.timestamp_ms,
     )
+
+
+def _is_caught_up(group: GroupHistory, one: Overtaken) -> bool:
+    """Whether the group has reached what the transaction committed since it was overtaken."""
+    versions = group.versions[one.offset_key]
+    return has_reached(versions, one.held.record_offset, one.version.last.committed_offset)
 
 
 def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, Version]) -> Explanation:

@@ -213,3 +213,18 @@ def test_skipped_records_that_are_gone_are_not_set_back_to(start: int, tmp_path:
     assert bool(found["restore"]) == can == any("--from-file" in step for step in found["now"])
     assert f"The log of that partition begins at {start} now" in found["verdict"]
     assert any("Raise retention.ms" in step for step in found["now"])
+
+
+@pytest.mark.parametrize(("reads_on", "restored"), [(True, []), (False, [500])])
+def test_a_transaction_that_was_overtaken_is_not_put_back_over_later_commits(
+    reads_on: bool, restored: list[int], tmp_path: Path, capfd: Capfd
+) -> None:
+    """A reset while a transaction is open: its commit has no effect, and the group comes that far by itself."""
+    log = Log().commit("g", {KEY: 500}, producer_id=7).wait(SECOND).commit("g", {KEY: 100}, leader_epoch=-1)
+    log.wait(SECOND).marker(ControlType.COMMIT, 7)
+    log.wait(SECOND).generation("g", 1, Client("m", partitions=(KEY,)))
+    log.wait(SECOND).commit("g", {KEY: 510 if reads_on else 110}).write(tmp_path)
+    found = of(explained(tmp_path, capfd), "commit-overtaken")
+    assert [row["offset"] for row in found["restore"]] == restored
+    assert ("The group has come that far since." in found["verdict"]) == reads_on
+    assert any("--from-file" in step for step in found["now"]) != reads_on
