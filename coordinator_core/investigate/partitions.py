@@ -209,6 +209,7 @@ def explain_open_transactions(history: PartitionHistory, case: Case) -> Iterator
             now=[
                 "Look again later: the transaction coordinator aborts it transaction.timeout.ms after its begin "
                 "(the producer's, 1 min by default).",
+                "Or start its producer again: initTransactions() of the same transactional.id aborts what is open.",
                 "If it is still open then: kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic "
                 f"__consumer_offsets --partition {history.offsets_partition}",
             ],

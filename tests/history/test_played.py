@@ -228,3 +228,11 @@ def test_a_transaction_that_was_overtaken_is_not_put_back_over_later_commits(
     assert [row["offset"] for row in found["restore"]] == restored
     assert ("The group has come that far since." in found["verdict"]) == reads_on
     assert any("--from-file" in step for step in found["now"]) != reads_on
+
+
+def test_a_producer_that_starts_again_ends_what_it_left_open(tmp_path: Path, capfd: Capfd) -> None:
+    log = Log().commit("g", {KEY: 70}, producer_id=7).wait(SECOND)
+    log.generation("g", 1, Client("m", partitions=(KEY,))).write(tmp_path)
+    told = out(capfd, str(tmp_path), "--kafka-version", "3.9.2", "--group", "g", "--now-ms", str(log.at))
+    assert "[info] open-transaction" in told
+    assert "initTransactions() of the same transactional.id aborts" in told
