@@ -244,6 +244,8 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
     newest_of = waiting or {key: versions[-1] for key, versions in group.versions.items()}
     key, stood = max(newest_of.items(), key=lambda one: one[1].last_place)
     since_place = stood.still or stood.place
+    more = len(newest_of) - 1
+    others = f", and {count(more, 'other partition')} where {'they are' if more > 1 else 'it is'}" if more else ""
     changed = _topics_changed(group, rounds, newest)
     yield Explanation(
         "restarts-without-progress",
@@ -251,8 +253,8 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
         f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
         f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record "
-        f"{since_place.record_offset}). Each time all of its members, {name_of(loop[-1].members[0])} first, had "
-        "left before"
+        f"{since_place.record_offset}){others}. Each time all of its members, {name_of(loop[-1].members[0])} first, "
+        "had left before"
         + (
             f". Its topics or their partitions changed at {moment(changed.place.timestamp_ms)}: a Streams application "
             "ends itself where an internal topic has another number of partitions than its sources."
@@ -274,7 +276,8 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         else [
             *when(poll_limit, POLL_LIMIT_REMEDY),
             "Look at the end of the application's log before each restart, and at who ends it (out of memory, a probe "
-            "that fails): the record behind that offset is the first suspect.",
+            "that fails): the record behind that offset is the first suspect"
+            + (", or the one behind where another partition stands." if more else "."),
             f"Past it, with the group stopped: {_past(key)}",
         ],
     )

@@ -236,3 +236,13 @@ def test_a_producer_that_starts_again_ends_what_it_left_open(tmp_path: Path, cap
     told = out(capfd, str(tmp_path), "--kafka-version", "3.9.2", "--group", "g", "--now-ms", str(log.at))
     assert "[info] open-transaction" in told
     assert "initTransactions() of the same transactional.id aborts" in told
+
+
+def test_a_crash_loop_says_that_other_partitions_stand_too(tmp_path: Path, capfd: Capfd) -> None:
+    """Nobody can tell from the log at which of several partitions the next record is that ends the application."""
+    log = Log().generation("g", 1, Client("m-0", partitions=(KEY, OTHER))).commit("g", {KEY: 50, OTHER: 50})
+    for number in range(2, 9):
+        log.wait(MINUTE).generation("g", number, Client(f"m-{number}", partitions=(KEY, OTHER)))
+    found = of(explained(topics(log.write(tmp_path), (0, 90), (0, 90)), capfd), "restarts-without-progress")
+    assert "stays at 50 (record 2), and 1 other partition where it is. " in found["verdict"]
+    assert any("or the one behind where another partition stands" in step for step in found["now"])
