@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
-from coordinator_core.errors import Damage
+from coordinator_core import storage
+from coordinator_core.errors import Damage, RegroupError
 from coordinator_core.fold.pin import cut
 from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, number_of_partitions
+from coordinator_core.log.discovery import TOPOLOGY_FILE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.replay.writer import KAFKA, REDPANDA, redpanda_num_partitions
 from coordinator_core.runs.place import absolute
 from coordinator_core.runs.publish import Manifest
+from coordinator_core.topology import load_topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class ReplayFacts:
     on_damage: OnDamage
     engine: str
     offsets_topic_num_partitions: int | None
-    """``None``: to be told from where the groups are."""
+    """``None``: to be told by the topology beside the log, or from where the groups are."""
 
     @property
     def damage(self) -> list[Damage]:
@@ -121,13 +124,22 @@ class ReplayFacts:
             return self.offsets_topic_num_partitions, KAFKA
         least = max((log.offsets_partition for log in self.snapshot.partitions), default=-1) + 1
         found = number_of_partitions(gcd(*(part.placement for part in self.partitions)), max(least, 1))
-        if found is not None:
-            return found, KAFKA
-        others = redpanda_num_partitions(self.snapshot)
-        if others is not None:
+        if found is None and (others := redpanda_num_partitions(self.snapshot)) is not None:
             return others, REDPANDA
-        # Some groups are in wrong partitions for every number: the rules say so, of the default.
-        return max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), KAFKA
+        told = self._told()
+        # Some groups are in wrong partitions for every number: the rules say so, of the cluster's, or of the default.
+        return max(least, told or found or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), KAFKA
+
+    def _told(self) -> int | None:
+        """Number of offsets partitions in the ``topology.json`` beside the log; ``None`` where none can be read."""
+        for source in self.snapshot.sources:
+            path = storage.join(source, TOPOLOGY_FILE)
+            try:
+                if storage.exists(path) and (partitions := load_topology(path).offsets_partitions):
+                    return len(partitions)
+            except RegroupError:
+                continue
+        return None
 
 
 _SUMMARY = "cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash", "findings", "seconds"

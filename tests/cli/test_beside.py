@@ -49,6 +49,23 @@ def published(snapshot: str, output: Path, capfd: pytest.CaptureFixture[str], no
     return str(document["run"])
 
 
+def test_the_topology_tells_in_which_partition_a_group_belongs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It goes before where the groups lie: the offsets topic may have got more partitions since."""
+    snapshot = capture(tmp_path / "capture", *HEALTHY, commit("a", "b"), commit("b", "c"))
+    topology = Topology.of_offsets({}, [PartitionInfo(number, 1, 0, (1,), (1,)) for number in range(20)])
+    (tmp_path / "capture/topology.json").write_text(json.dumps(topology.document()))
+    numbers = []
+    for text in (None, "no topology"):
+        if text is not None:
+            (tmp_path / "capture/topology.json").write_text(text)
+        words = ["replay", snapshot, *RELEASE, *NOW, "--cluster", "c", "--output", str(tmp_path / f"runs-{text}")]
+        document, _ = answer(capfd, *words)
+        numbers.append(open_run(document["run"]).manifest["offsets_topic_num_partitions"])
+    assert numbers == [20, 1]
+
+
 def test_a_capture_shows_log_ends_and_lag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     snapshot = capture(tmp_path / "capture", *HEALTHY)
     document, _ = answer(capfd, "describe", snapshot, *RELEASE, *NOW)

@@ -46,7 +46,7 @@ a salvaged log that begin at one record offset are in any order.
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
 | `findings` | by severity; null until rules have looked at the run |
-| `offsets_topic_num_partitions` | as given, else the number that puts every group where it is (50 where that fits) |
+| `offsets_topic_num_partitions` | as given, else that of `topology.json`, else what fits every group (first 50) |
 | `written_by` | `kafka`, or `redpanda`: groups are where [Redpanda](cli.md#logs-of-other-brokers) puts them |
 """
 
