@@ -308,8 +308,9 @@ def _now(
         )
     elif kind is EndKind.EXPIRY and severity is Severity.WARNING:
         kept_ms = case.captured_retention_ms or 0
+        unsure = "If it was expiry, " if first.end is None or first.end.others else ""
         now.append(
-            f"offsets.retention.minutes was raised since: it is {span(kept_ms)} now."
+            f"{unsure}offsets.retention.minutes was raised since: it is {span(kept_ms)} now."
             if kept_ms > (first.age_ms or 0)
             else "Raise offsets.retention.minutes above the longest time that the group is stopped."
         )

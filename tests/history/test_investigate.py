@@ -251,6 +251,22 @@ def test_a_retention_that_was_raised_since_does_not_make_a_request_of_an_expiry(
     assert any("was raised since: it is 30 d now" in one for one in told["now"]) is (minutes == 43_200)
 
 
+def test_an_expiry_that_may_be_a_request_tells_nothing_for_sure_of_the_retention(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two groups that were deleted at the same age, by requests: the brokers keep offsets for a week."""
+    log = Log()
+    for group in (GROUP, "other"):
+        log.generation(group, 1, Client("m-1")).commit(group, {KEY: 10}).generation(group, 2)
+        log.wait(2 * MINUTE).tombstones(group, KEY, with_group=True).wait(MINUTE)
+    log.generation(GROUP, 1, Client("m-2")).commit(GROUP, {KEY: 2})
+    path = topics(log.write(tmp_path), (0, 100), offsets_retention_minutes=10_080)
+    found = json.loads(out(capfd, str(path), "--kafka-version", "4.3.1", "--format", "json"))["explanations"]
+    (told,) = [one for one in found if one["code"] == "offsets-expired" and one["group_id"] == GROUP]
+    assert "The log cannot exclude: DeleteGroups, which would leave the same records." in told["not_this"]
+    assert "If it was expiry, offsets.retention.minutes was raised since: it is 7 d now." in told["now"]
+
+
 def test_an_unknown_group_is_an_error_of_usage(tmp_path: Path) -> None:
     path = Log().commit("billing", {KEY: 1}).write(tmp_path)
     assert run(["investigate", str(path), "--kafka-version", "3.9.2", "--group", "biling"]) == 2
