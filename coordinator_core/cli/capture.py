@@ -144,7 +144,7 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
     write_line(f"fetched:    {total('fetched_bytes')} bytes; {total('kept_bytes')} were there already")
     write_line(f"seconds:    {seconds:.1f}")
     if manifest["cross_check"] is not None:
-        _write_cross_check(manifest["cross_check"])
+        write_cross_check(manifest["cross_check"])
     for text in manifest["notes"]:
         note(f"regroup: {text}")
     for name, partition in rows:
@@ -155,12 +155,14 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
             note(f"regroup: warning: {name}: offsets {gone['first']} to {last} vanished: {gone['why']}")
 
 
-def _write_cross_check(checked: dict[str, Any]) -> None:
+def write_cross_check(checked: dict[str, Any]) -> None:
+    """Write what the comparison with the coordinators found, and what is wrong to standard error."""
     counts = ", ".join(f"{count} {reason}" for reason, count in checked["counts"].items() if count)
     compared = f"{checked['groups']} groups and {checked['slots']} committed offsets"
     write_line(f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}")
     for each in checked["differences"]:
         if each["reason"] in ("older", "wrong"):
             where = "" if each["topic"] is None else f" {each['topic']}-{each['partition']}"
-            said = f"the log says {each['replayed']}, the coordinator {each['cluster']}"
+            log, cluster = ("nothing" if each[side] is None else each[side] for side in ("replayed", "cluster"))
+            said = f"the log says {log}, the coordinator {cluster}"
             note(f"regroup: warning: {each['reason']}: group {each['group_id']!r}{where}: {said}")

@@ -40,7 +40,7 @@ def plan_text(plan: Plan, digest: str) -> Iterator[str]:
     counts = plan.counts()
     yield f"plan:       {digest}"
     yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)} (cluster {plan.cluster_id})"
-    yield "offsets:    " + ", ".join(f"{counts[action]} {action}" for action in Action if counts[action])
+    yield "offsets:    " + (", ".join(f"{counts[action]} {action}" for action in Action if counts[action]) or "none")
     changing = [row for row in plan.rows() if row.action is not Action.KEEP]
     skipped, again, unknown = records_of(changing)
     yield (

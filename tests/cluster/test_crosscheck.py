@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.cli.capture import write_cross_check
 from coordinator_core.cluster.crosscheck import Commit, Difference, Reason, cross_check, differing_offset_keys
 from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.groups.model import (
@@ -124,3 +125,10 @@ def test_groups_that_only_one_side_has_or_that_differ() -> None:
     populated.groups["g"] = ClassicGroup("g", GroupState.STABLE, generation=2)
     later = cross_check([state(None)], [populated], {}, answer(None, state="Stable"), {7: END})
     assert [each.reason for each in later.differences] == [Reason.NEWER]
+
+
+def test_no_offset_is_told_as_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    different = {"reason": "wrong", "group_id": "g", "topic": "orders", "partition": 0, "replayed": 7, "cluster": None}
+    checked = {"counts": {"wrong": 1}, "groups": 1, "slots": 1, "profile": "J3", "differences": [different]}
+    write_cross_check(checked)
+    assert "wrong: group 'g' orders-0: the log says 7, the coordinator nothing\n" in capfd.readouterr().err

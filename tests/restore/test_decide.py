@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import ClassicGroup, GroupState, OffsetKey, PartitionState
+from coordinator_core.reports.restore import plan_text
 from coordinator_core.restore.decide import Choices, decide
 from coordinator_core.restore.inverse import begun, inverse
 from coordinator_core.restore.model import (
@@ -272,6 +273,7 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
         assert path.read_bytes() == canonical(whole) + b"\n"
         assert whole.pop("digest") == written
         assert len(whole["groups"]) == len(one.groups)
+    assert "offsets:    none" in plan_text(plan_of([]), digest)
     many = [(OffsetKey("g", f'"rows":[]{number}', number), Value(number, -1, "é")) for number in range(200)]
     assert state_digest(many[::-1]) == digest_of(sorted([*key, *value] for key, value in many))
     write_plan(str(path), plan)
