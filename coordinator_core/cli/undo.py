@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator_core.cli.spark_app import DAMAGE_WORDS
+from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.durations import DAY_MS, clock_ms
 from coordinator_core.errors import RegroupError
 from coordinator_core.investigate.investigate import investigate, size_of
@@ -65,7 +66,12 @@ def undo_commands(
         # The capture is whole, even with changes in it; its readers are told of errors.
         return []
     undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
-    acts = _newest_first(one for one in found.explanations if one.code in _REMOVALS_AND_RESETS)
+    acts = _newest_first(
+        one
+        for one in found.explanations
+        # Canaries are groups of `drill observe`, which deletes them.
+        if one.code in _REMOVALS_AND_RESETS and not (one.group_id or "").startswith(PREFIX)
+    )
     return [command for one in acts if (command := undo.command(one)) is not None]
 
 

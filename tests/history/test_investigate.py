@@ -12,6 +12,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.cli.options import clock_ms
 from coordinator_core.cli.undo import undo_commands
+from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows
@@ -819,7 +820,10 @@ def test_a_capture_prints_what_undoes_the_newest_act_first(tmp_path: Path) -> No
     for value in range(100, 400, 100):
         log.wait(MINUTE).commit("g", {KEY: value})
     log.wait(1000).generation("g", 2).wait(MINUTE).commit("g", {KEY: 0}, leader_epoch=-1)
-    path = str(log.wait(MINUTE).tombstones("g", KEY, with_group=True).write(tmp_path))
+    log.wait(MINUTE).tombstones("g", KEY, with_group=True)
+    # The end of a drill's canary is none to undo.
+    log.wait(MINUTE).commit(f"{PREFIX}0", {KEY: 1}).wait(MINUTE).tombstones(f"{PREFIX}0", KEY, with_group=True)
+    path = str(log.write(tmp_path))
     commands = undo_commands(path, "broker-1:9092", None, profile_for_release("4.3.1"))
     assert [command.split(" --before-record ")[1].split()[0] for command in commands] == ["0:6", "0:5"]
 
