@@ -313,11 +313,14 @@ def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]
 def _topics_anew(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
     """Steps back to near 0 of all partitions of a topic without a rebalance."""
     found = []
+    of_topic: dict[str, list[Move]] = {}
+    for move in moves:
+        of_topic.setdefault(move.key.topic, []).append(move)
     standing = group.standing
-    for topic in sorted({move.key.topic for move in moves}):
-        some = [move for move in moves if move.key.topic == topic]
-        held = {key for key in standing if key.topic == topic}
-        is_whole = len(held) > 1 and {move.key for move in some} >= held
+    held = Counter(key.topic for key in standing)
+    for topic, some in sorted(of_topic.items()):
+        moved = {move.key for move in some} & standing.keys()
+        is_whole = 1 < held[topic] == len(moved)
         if is_whole and all(_is_anew(move) for move in some):
             found += some
     return found
