@@ -72,8 +72,8 @@ def replay_command(
 
 
 def _text(result: dict[str, Any]) -> Iterator[str]:
-    """The summary, a line a field; nested ones on one line."""
+    """The summary, a line a field; nested ones on one line, without what nobody has looked for."""
     for name, value in result.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{key} {item}" for key, item in value.items())
+            value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None) or "-"
         yield visible(f"{name.replace('_', ' ')}: {value}")

@@ -153,6 +153,13 @@ def test_explain_of_a_run_reads_the_log_it_came_from(tmp_path: Path, capfdbinary
     assert "COMMIT marker" in explained
 
 
+def test_a_run_says_that_nobody_has_looked_for_findings(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    arguments = ["replay", *case("k241/before").command_line(), "--output", str(tmp_path), "--cluster", "c"]
+    assert "findings: -" in output_of(arguments, capfdbinary).splitlines()
+
+
 @pytest.mark.parametrize("key", [b"\0", b"", b"\xff\xff\0\1"])
 def test_an_unreadable_control_key_is_told_as_the_end_of_the_load(
     key: bytes, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
