@@ -26,9 +26,9 @@ from coordinator_core.topology import PartitionInfo, partition_info
 Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
+"""Offset, leader epoch or time that ``topics.json`` does not have."""
 _METADATA_MAX_AGE_MS = 5 * MINUTE_MS
 """Default of ``metadata.max.age.ms``: for so long a consumer does not know of new partitions."""
-"""Offset, leader epoch or time that ``topics.json`` does not have."""
 
 
 _THRESHOLDS = {
