@@ -69,7 +69,9 @@ def new_bytes(count: int) -> Any:
 def grown(array: Any, used: int, need: int) -> Any:
     """``array`` if it has ``need`` items, else a larger one that begins with its ``used`` items."""
     if need <= len(array):
-        return array
+        # Compiled kernels pass a view of what they have. A view of that next time, and so on, is a chain that ends in
+        # a recursion as deep as it is long.
+        return array if isinstance(array, np.ndarray) else getattr(array, "base", array)
     old = array_of(array)
     bigger = _aligned(old.dtype, max(need, 2 * len(old)))
     bigger[:used] = old[:used]

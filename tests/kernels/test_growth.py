@@ -63,6 +63,16 @@ def test_open_producers_on_one_offset_key(shape: Callable[[int], bytes], java: b
     assert 0 < twice < 2.1 * once
 
 
+def test_room_that_suffices_costs_nothing() -> None:
+    """Each batch for the plain reader asks for room; half a million of them ended the process when the tables went."""
+    script = (
+        "from coordinator_core.kernels import Bounds, FoldTables\n"
+        "tables = FoldTables(Bounds(1 << 20, 1 << 10))\n"
+        "for _ in range(400_000): tables.reserve_scratch(1)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_junk_between_sound_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
     real = resync._big_endian
