@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 from coordinator_core.errors import Damage
@@ -21,6 +23,7 @@ from coordinator_core.lifecycle.unreadable import first_unreadable
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release, SubscriptionReading
+from coordinator_core.replay.interpret import max_value_version
 from coordinator_core.runs.local import replay_snapshot
 
 _BUGS: Final[Mapping[str, tuple[object, str | None]]] = {
@@ -41,6 +44,10 @@ _TYPE_CONFLICT: Final = " group, not a "
 _NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_version", "target_record_offsets"})
 """Fields of groups and offsets that no request shows."""
 
+_EARLY_BATCHES: Final = 4096
+"""Batches of an offsets partition that are looked through, record by record, for a stop."""
+
+_PARTITION: Final = attrgetter("offsets_partition")
 
 _NEVER_END: Final = frozenset({"KAFKA-7286", "KAFKA-9065"})
 """Issues whose loads go on for ever."""
@@ -135,9 +142,8 @@ def loads(
     ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), for the logs that a
     cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
     """
-
-    replay = partial(replay_snapshot, snapshot, on_damage=on_damage, cache=cache, whole_metadata=False)
-    today = replay(base, damage=damage)
+    replay = partial(replay_snapshot, on_damage=on_damage, cache=cache, whole_metadata=False)
+    today = replay(snapshot, base, damage=damage)
     has_loaded = not any(state.load_failures for state in today)
     alike: dict[tuple[object, ...], list[Profile]] = {}
     for profile in profiles:
@@ -146,7 +152,9 @@ def loads(
     for facts, members in alike.items():
         states = today
         if facts != _facts(base):
-            states = replay(members[0], damage=[])
+            ended = [*_stopped_early(snapshot, today, members[0], on_damage)]
+            rest = {log.offsets_partition for log in snapshot.partitions} - {one.offsets_partition for one in ended}
+            states = sorted([*ended, *replay(snapshot.only(rest), members[0], damage=[])], key=_PARTITION)
         partitions = [
             _compared(
                 load_of(log, after.load_failures, members[0], (histories or {}).get(log.offsets_partition, ())),
@@ -157,6 +165,23 @@ def loads(
         ]
         found.append(ReleaseLoad(tuple(members), tuple(partitions)))
     return _with_fixes(found)
+
+
+def _stopped_early(
+    snapshot: Snapshot, today: Iterable[PartitionState], profile: Profile, on_damage: OnDamage
+) -> Iterator[PartitionState]:
+    """Offsets partitions at whose beginning a loader of ``profile`` stops, with nothing but the failure.
+
+    Most releases before 2.1 do, in logs of later ones. A replay would interpret one by one all records that follow.
+    """
+    for log, state in zip(snapshot.partitions, today, strict=True):
+        counts = state.record_counts
+        if all(version is None or version <= max_value_version(key_type, profile) for key_type, version in counts):
+            continue
+        batches = read_records(log, on_damage=on_damage, damage=[])
+        failure = refusal(((batch, records) for _, batch, records in islice(batches, _EARLY_BATCHES)), profile)
+        if failure is not None:
+            yield PartitionState(log.offsets_partition, load_failures=[failure])
 
 
 def _facts(profile: Profile, loaded: Profile | None = None) -> tuple[object, ...]:
@@ -257,10 +282,13 @@ def _differences(before: PartitionState, after: PartitionState) -> Iterator[Grou
     changed_keys = Counter(
         offset_key.group_id
         for offset_key in before.offsets.keys() | after.offsets.keys()
-        if _answered(before.offsets.get(offset_key)) != _answered(after.offsets.get(offset_key))
+        if (was := before.offsets.get(offset_key)) != (now := after.offsets.get(offset_key))
+        and _answered(was) != _answered(now)
     )
     for group_id in sorted({*before.groups, *after.groups, *changed_keys}):
         old, new = before.groups.get(group_id), after.groups.get(group_id)
+        if old == new and not changed_keys[group_id]:
+            continue
         names = _changed_fields(old, new) if old is not None and new is not None else ()
         change = "changed"
         if (old is None) != (new is None):

@@ -246,3 +246,19 @@ def test_releases_are_chosen_and_the_exit_code_says_whether_all_load(capfdbinary
 def test_every_profile_is_listed_once() -> None:
     labels = [profile.label for profile in every_profile()]
     assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("looked_through", [0, 1, 4096])
+def test_offsets_partitions_stop_early_late_and_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_through: int
+) -> None:
+    """Kafka 2.0 knows no value version 3: nothing else of such a partition is replayed, and others are."""
+    monkeypatch.setattr("coordinator_core.lifecycle.loads._EARLY_BATCHES", looked_through)
+    old, new = ([(encoded_key(), offset_value(7, version=version))] for version in (1, 3))
+    snapshot_of(tmp_path, [build_batch(0, new), build_batch(1, old)], partition=1)
+    snapshot_of(tmp_path, [build_batch(0, old), build_batch(1, old), build_batch(2, new)], partition=2)
+    snapshot = snapshot_of(tmp_path, [build_batch(0, old)], partition=3)
+    base = profile_for_release("2.1.0")
+    (found,) = loads(snapshot, base, profiles_of_release("2.0.1"), on_damage=OnDamage.FAIL, damage=[])
+    stops = {part.offsets_partition: part.stop and part.stop.record_offset for part in found.partitions}
+    assert stops == {1: 0, 2: 2, 3: None}
