@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from coordinator_core.cli.options import Whole
-from coordinator_core.durations import DAY_MS
+from coordinator_core.cli.options import Whole, note
+from coordinator_core.cli.source import found_beside
+from coordinator_core.durations import DAY_MS, span
+from coordinator_core.rules.topics import configured_retention_ms, read_topics
 
 offsets_retention_option = click.option(
     "--offsets-retention-ms",
     type=Whole(min=1),
     metavar="MS",
-    help="offsets.retention.minutes of the brokers, in milliseconds (default: that of the release).",
+    help="offsets.retention.minutes of the brokers, in milliseconds (default: that of a capture, else of the release).",
 )
 delete_retention_option = click.option(
     "--delete-retention-ms",
@@ -21,3 +25,12 @@ delete_retention_option = click.option(
     metavar="MS",
     help="delete.retention.ms of the topic: how long tombstones and end markers stay.",
 )
+
+
+def captured_retention_ms(paths: Sequence[str]) -> int | None:
+    """``offsets.retention.minutes`` in milliseconds, as a capture at ``paths`` has it; standard error names it."""
+    topics = found_beside(paths).topics
+    found = None if topics is None else configured_retention_ms(read_topics(topics))
+    if found is not None:
+        note(f"regroup: offsets.retention.minutes of the brokers is {span(found)}, as the capture has it")
+    return found

@@ -20,7 +20,7 @@ from coordinator_core.cli.options import (
     write_line,
     write_lines,
 )
-from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.retention import captured_retention_ms, offsets_retention_option
 from coordinator_core.cli.source import load_source, refuse_other_rules
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import GroupType, PartitionState
@@ -75,7 +75,8 @@ def whatif_command(
     """Tell what one change would do, group by group, with the records concerned. Changes nothing, asks no cluster.
 
     The release is that of the brokers after the change (--kafka-version, --profile; by default the one that the records
-    tell). Exits with 1 when a committed offset goes or is not found any more, or when the broker refuses a group.
+    tell). Exits with 1 when a committed offset goes or is not found any more, when the broker refuses a group, or when
+    it does not load an offsets partition.
     """
     chosen = [name for name in _CHANGES if changes[name]]
     if len(chosen) != 1:
@@ -90,10 +91,14 @@ def whatif_command(
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
     today_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
+    if name in ("retention_ms", "delete_topic") and offsets_retention_ms is None:
+        today_ms = captured_retention_ms(paths) or today_ms
+    warned: set[int] = set()
 
     def plan(state: PartitionState, retention_ms: int = today_ms) -> ExpiryPlan:
         found = plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
-        if found.failure is not None:
+        if found.failure is not None and state.offsets_partition not in warned:
+            warned.add(state.offsets_partition)
             note(f"regroup: warning: nothing expires in offsets partition {state.offsets_partition}: {found.failure}")
         return found
 
@@ -109,6 +114,8 @@ def whatif_command(
         ),
     }
     found = [effect for state in source.states for effect in effects[name](state)]
+    if changes["delete_topic"] and not found:
+        note("None of the groups has an offset of these topics, or subscribes to one.")
     document = whatif_document(
         source.states,
         found,
@@ -125,7 +132,8 @@ def whatif_command(
             write_line(csv_text(CSV_COLUMNS, rows).rstrip("\n"))
         case _:
             write_lines(whatif_text(document))
-    return ExitCode.FINDINGS if any(effect.is_loss for effect in found) else ExitCode.CLEAN
+    stops = any(state.load_failures for state in source.states)
+    return ExitCode.FINDINGS if stops or any(effect.is_loss for effect in found) else ExitCode.CLEAN
 
 
 def _check_topics(states: Sequence[PartitionState], topics: Sequence[str]) -> None:

@@ -16,7 +16,15 @@ from typing import Final
 
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.groups.model import ClassicGroup, Group, GroupState, GroupType, OffsetKey, PartitionState
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    Group,
+    GroupState,
+    GroupType,
+    OffsetKey,
+    PartitionState,
+    ShareGroup,
+)
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
@@ -256,11 +264,18 @@ def topics_deleted(
         if group_id in gone:
             went = Effect(state.offsets_partition, group_id, Outcome.REMOVED, record_offset=group.record_offset)
             found.append(replace(went, at_ms=then.now_ms, detail="nothing_left"))
-        elif not (subscribed_topics(group) or frozenset()).isdisjoint(topics):
+        elif not _topics_of(group).isdisjoint(topics):
             found.append(
                 Effect(state.offsets_partition, group_id, Outcome.REBALANCES, record_offset=group.record_offset)
             )
     return sorted(found, key=lambda one: (one.group_id, one.topic is not None, one.topic or "", one.partition or 0))
+
+
+def _topics_of(group: Group) -> frozenset[str]:
+    """Topics whose deletion bumps the group epoch; share groups, which no sweep asks, included."""
+    if isinstance(group, ShareGroup):
+        return frozenset(topic for member in group.members.values() for topic in member.subscribed_topics)
+    return subscribed_topics(group) or frozenset()
 
 
 def without_topics(state: PartitionState, topics: Collection[str]) -> PartitionState:

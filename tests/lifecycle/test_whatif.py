@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from coordinator_core.groups.model import (
     GroupType,
     OffsetKey,
     PartitionState,
+    ShareGroup,
+    ShareMember,
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.whatif import (
@@ -37,6 +40,8 @@ from coordinator_core.releases import Profile, profile_for_release
 from tests.blobs import encode_consumer_subscription
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome
+from tests.history.incidents import topics
+from tests.history.logs import Log
 
 CASE = case("k440/before")
 NOW_MS = 1_000_000_000
@@ -172,6 +177,44 @@ def test_deletions_depend_on_the_release() -> None:
     for version, expected in (("0.10.1.1", Outcome.STAYS), ("0.10.2.2", Outcome.REMOVED), ("4.3.1", Outcome.REMOVED)):
         (effect,) = topics_deleted(before, release(version), {"t"}, today=plan, then=plan)
         assert (effect.outcome, effect.topic, effect.record_offset) == (expected, "t", 8)
+
+
+def test_share_groups_rebalance_when_their_topic_goes() -> None:
+    before = PartitionState(3, {"g": ShareGroup("g", members={"m": ShareMember("m", 1, subscribed_topics=("t",))})}, {})
+    plan = plan_expiry(before, release("4.3.1"), now_ms=NOW_MS, offsets_retention_ms=HOUR_MS)
+    (effect,) = topics_deleted(before, release("4.3.1"), {"t"}, today=plan, then=plan)
+    assert effect == Effect(3, "g", Outcome.REBALANCES)
+    assert topics_deleted(before, release("4.3.1"), {"u"}, today=plan, then=plan) == []
+
+
+@pytest.mark.parametrize(
+    "command, before, after",
+    [
+        (["whatif", "--retention-ms", str(7 * 24 * HOUR_MS)], "offsets: 1 kept", "offsets: 1 later"),
+        (["expire"], "with a retention of 7 d: 0 tombstones", "with a retention of 1 h: 2 tombstones"),
+        (["compact", "--expire", "--output"], "expired: 0 ", "expired: 1 "),
+    ],
+)
+def test_the_retention_is_that_of_the_capture(
+    command: list[str], before: str, after: str, tmp_path: Path, capfd: Capture
+) -> None:
+    log = Log().commit("g", {("orders", 0): 10})
+    now = ["--kafka-version", "4.3.1", "--now-ms", str(log.at + 2 * HOUR_MS)]
+    for number, (minutes, says) in enumerate([(None, before), (60, after)]):
+        path = topics(log.write(tmp_path / f"{number}"), (0, 10), offsets_retention_minutes=minutes)
+        output = [str(tmp_path / f"compacted-{number}")] if command[-1] == "--output" else []
+        _, printed, said = outcome([*command, *output, str(path), *now], capfd)
+        assert says in printed
+        assert ("is 1 h, as the capture has it" in said) is (minutes is not None)
+
+
+def test_a_log_that_does_not_load_is_no_clean_answer(capfd: Capture) -> None:
+    arguments = [*map(str, CASE.paths), "--kafka-version", "0.9.0.1", "--delete-topic", "no-such-topic"]
+    code, _, said = outcome(["whatif", *arguments], capfd)
+    assert code == 1
+    failures = [line for line in said.splitlines() if "nothing expires in offsets partition 3:" in line]
+    assert len(failures) == 1
+    assert "None of the groups has an offset of these topics, or subscribes to one." in said
 
 
 @pytest.mark.parametrize(
