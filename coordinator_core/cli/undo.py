@@ -14,6 +14,8 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import Undo
+from coordinator_core.rules.beside import beside_log
+from coordinator_core.rules.topics import read_topics
 from coordinator_core.topology import Topology
 
 _RECENT_MS = DAY_MS
@@ -36,14 +38,18 @@ def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, 
 
     ``profile`` is the one that was asked for; ``None``: as the records tell.
     """
+    return Undo(log_words(paths, profile, on_damage), cluster_words(topology))
+
+
+def cluster_words(topology: Topology | None) -> Sequence[str]:
+    """The words of a command line that name the cluster: its brokers, where they have one listener."""
     brokers = [] if topology is None else [broker for broker in topology.brokers.values() if broker.alive]
     listeners = {listener for broker in brokers for listener in broker.listeners}
-    log = log_words(paths, profile, on_damage)
     if len(listeners) != 1:
-        return Undo(log)
+        return Undo().cluster
     (listener,) = listeners
     servers = ",".join(f"{host}:{port}" for broker in brokers for host, port in broker.listeners.values())
-    return Undo(log, _cluster_words(servers, None if listener == _PLAINTEXT else "FILE"))
+    return _cluster_words(servers, None if listener == _PLAINTEXT else "FILE")
 
 
 def undo_commands(
@@ -59,7 +65,10 @@ def undo_commands(
         snapshot = discover([directory])
         if not 0 < size_of(snapshot) <= _LOOKED_AT_BYTES:
             return []
-        case = Case(profile or infer_profile(snapshot.partitions), now_ms, None)
+        topics = beside_log([directory]).topics
+        case = Case(
+            profile or infer_profile(snapshot.partitions), now_ms, None, None if topics is None else read_topics(topics)
+        )
         since_ms = now_ms - _RECENT_MS
         found = investigate(snapshot, case, groups=None, since_ms=since_ms, on_damage=OnDamage.SALVAGE, damage=[])
     except RegroupError:

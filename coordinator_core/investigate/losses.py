@@ -66,6 +66,9 @@ def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
     if EndKind.TOPIC_DELETION in end.others and end.kind in _ELSE and _is_another_now(removals, case.topics):
         why = f"{end.why}; the topic has another id now, so it was deleted and made again"
         return replace(end, kind=EndKind.TOPIC_DELETION, others=tuple(kinds), why=why)
+    if EndKind.TOPIC_DELETION in end.others and end.kind is EndKind.OFFSET_DELETE and _are_gone(removals, case.topics):
+        why = f"{end.why}; topics.json has the topic no more"
+        return replace(end, kind=EndKind.TOPIC_DELETION, others=tuple(kinds), why=why)
     if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others or case.topics is None:
         return end
     keys = [removal.offset_key for removal in removals]
@@ -81,6 +84,13 @@ def _has_id_now(removal: Removal, topics: Topics | None) -> bool | None:
         return None
     topic_id, now = removal.value.topic_id, topics.id_of(removal.offset_key.topic)
     return None if topic_id is None or now is None else now == topic_id
+
+
+def _are_gone(removals: Sequence[Removal], topics: Topics | None) -> bool:
+    """Whether these are offsets of topics that are not among those of a capture after the removals."""
+    if topics is None or 0 <= (topics.captured_at_ms or -1) < max(one.place.timestamp_ms for one in removals):
+        return False
+    return all(topics.lacks(one.offset_key.topic) for one in removals)
 
 
 def _is_another_now(removals: Sequence[Removal], topics: Topics | None) -> bool:

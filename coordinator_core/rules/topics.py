@@ -105,6 +105,10 @@ class Topics:
         at = self._by_name.get(topic)
         return None if at is None else self.ids[at]
 
+    def lacks(self, topic: str) -> bool:
+        """Whether topics of clients are listed, and this is none of them: it is gone, or may not be described."""
+        return topic not in self._by_name and not self._by_name.keys() <= {OFFSETS_TOPIC}
+
     @cached_property
     def is_new(self) -> npt.NDArray[np.bool_]:
         """Partitions, as ``start`` and ``end``, that have no record so far, or have them since the last minutes before

@@ -828,6 +828,36 @@ def test_a_capture_prints_what_undoes_the_newest_act_first(tmp_path: Path) -> No
     assert [command.split(" --before-record ")[1].split()[0] for command in commands] == ["0:6", "0:5"]
 
 
+@pytest.mark.parametrize(
+    ("listed", "captured", "code"),
+    [
+        (["clicks"], 60, "topic-deleted"),
+        (["clicks", "orders"], 60, "offsets-deleted"),
+        # Before the tombstones; topics of clients that may not be described.
+        (["clicks"], -60, "offsets-deleted"),
+        (["__consumer_offsets"], 60, "offsets-deleted"),
+    ],
+)
+def test_a_topic_that_is_not_listed_was_deleted(
+    listed: list[str], captured: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """OffsetDelete of one topic of one group leaves the same tombstones."""
+    log = Log(at=clock_ms() - HOUR).commit("g", {KEY: 500, ("clicks", 0): 7}).wait(MINUTE).tombstones("g", KEY)
+    path = log.write(tmp_path)
+    partitions = [{"partition": 0, "start_offset": 0, "end_offset": 600}]
+    names = [{"name": name, "topic_id": None, "partitions": partitions} for name in listed]
+    document = {"topics": names, "captured_at_ms": log.at + captured * MINUTE}
+    (path / "topics.json").write_text(json.dumps(document))
+    (found,) = (one for one in explained(path, capfd) if one["code"] in ("offsets-deleted", "topic-deleted"))
+    assert (found["code"], found["undo"] is None) == (code, code == "topic-deleted")
+    assert ("topics.json has the topic no more. Or it was an OffsetDelete request" in found["verdict"]) is (
+        code == "topic-deleted"
+    )
+    assert bool(undo_commands(str(path), "broker-1:9092", None, profile_for_release("4.3.1"))) is (
+        code == "offsets-deleted"
+    )
+
+
 @pytest.mark.parametrize(("leader_epoch", "restored"), [(-1, [300]), (0, [])])
 def test_a_reset_to_the_beginning_and_one_to_the_end_are_no_consumer(
     leader_epoch: int, restored: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
