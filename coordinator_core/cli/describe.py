@@ -21,11 +21,12 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.source import ReplayedSource, found_beside, load_source
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.reports import consumer_groups
 from coordinator_core.reports.describe import Selection, describe, listing
 from coordinator_core.rules.topics import read_topics
+from coordinator_core.topology import Topology, load_topology
 
 
 @click.command("describe")
@@ -51,14 +52,15 @@ def describe_command(
 ) -> int:
     """Groups, members and committed offsets, as the broker that loads this log would hold them.
 
-    Log ends and lag are there where topics are known: a capture has them.
+    Log ends, lag and coordinators are there where topics and topology are known: a capture has them.
     """
     # Text shows no metadata.
     metadata = LongTexts() if output_format is Format.JSON else None
     selection = _selection(groups, all_groups, topics)
     source = load_source(paths, options, long_texts=metadata)
     check_groups(source, groups, paths, options)
-    topics_file = topics_file or found_beside(paths).topics
+    beside = found_beside(paths)
+    topics_file = topics_file or beside.topics
     document = describe(
         source.states,
         profile=source.profile,
@@ -75,13 +77,24 @@ def describe_command(
         document["orphaned_offsets"] = metadata.whole(document["orphaned_offsets"], "metadata")
         write_json(document)
     else:
+        topology = _topology(beside.topology) if view == "state" else None
         for group in document["groups"]:
-            _describe_text(group, view, verbose, selection)
+            _describe_text(group, view, verbose, selection, topology)
         _tell_none(topics, document["groups"])
     return _exit_code(source)
 
 
-def _describe_text(group: dict[str, Any], view: str, verbose: bool, selection: Selection) -> None:
+def _topology(path: str | None) -> Topology | None:
+    try:
+        return None if path is None else load_topology(path)
+    except UsageError as error:
+        note(f"regroup: {error}; it is not used")
+        return None
+
+
+def _describe_text(
+    group: dict[str, Any], view: str, verbose: bool, selection: Selection, topology: Topology | None
+) -> None:
     line = consumer_groups.notice(group)
     if line is not None:
         note(f"\n{line}")
@@ -89,7 +102,7 @@ def _describe_text(group: dict[str, Any], view: str, verbose: bool, selection: S
         case "members":
             text = consumer_groups.members_text(group, verbose=verbose)
         case "state":
-            text = consumer_groups.state_text(group, verbose=verbose)
+            text = consumer_groups.state_text(group, verbose=verbose, topology=topology)
         case _:
             text = consumer_groups.offsets_text(group, verbose=verbose, topics=selection.topics)
     write_line(f"\n{text}")

@@ -1,7 +1,7 @@
 """Text with the columns and words of ``kafka-consumer-groups`` (4.x, ``ConsumerGroupCommand``).
 
-The input is the document of :func:`coordinator_core.reports.describe.describe`. Unknown values (the coordinator's
-address; without topics log end offset and lag) are shown as the tool shows a missing value: ``-``.
+The input is the document of :func:`coordinator_core.reports.describe.describe`. Unknown values (without topology the
+coordinator, without topics log end offset and lag) are shown as the tool shows a missing value: ``-``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from coordinator_core.reports.text_table import MISSING, MOST_WIDTH
+from coordinator_core.topology import Topology
 from coordinator_core.untrusted import visible
 
 _NARROW, _NUMBER, _WIDE = 10, 15, 25
@@ -135,16 +136,27 @@ def _assignment_text(assignment: list[Json] | Json | None) -> str:
     )
 
 
-def state_text(group: Json, *, verbose: bool) -> str:
+def state_text(group: Json, *, verbose: bool, topology: Topology | None = None) -> str:
     """``--describe --state``."""
     header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
-    row = [group["group_id"], MISSING, group["protocol"] or MISSING, group["state"] or MISSING]
-    widths = [_column(0, [row]), _WIDE, 20, 20]
+    coordinator = MISSING if topology is None else _coordinator(topology, group["offsets_partition"])
+    row = [group["group_id"], coordinator, group["protocol"] or MISSING, group["state"] or MISSING]
+    widths = [_column(0, [row]), _column(1, [row], _WIDE), 20, 20]
     if verbose:
         header += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
         row += [_text(group["group_epoch"]), _text(group["assignment_epoch"])]
         widths += [_NUMBER, _WIDE]
     return _table([*header, "#MEMBERS"], [[*row, str(len(group["members"]))]], [*widths, 0])
+
+
+def _coordinator(topology: Topology, offsets_partition: int) -> str:
+    """``host:port  (id)`` of the leader; without the address where it has several listeners."""
+    leader = topology.offsets_leaders.get(offsets_partition)
+    if leader is None:
+        return MISSING
+    broker = topology.brokers.get(leader)
+    addresses = {f"{host}:{port}" for host, port in broker.listeners.values()} if broker else set()
+    return f"{addresses.pop() if len(addresses) == 1 else MISSING}  ({leader})"
 
 
 def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> str:

@@ -252,6 +252,38 @@ def test_a_large_log_is_walked_over_only_when_named(
     assert named["log"]["path"] == snapshot
 
 
+@pytest.mark.parametrize(
+    ("listeners", "text", "says"),
+    [
+        ({"PLAINTEXT": ("broker", 9092)}, None, "broker:9092  (1)"),
+        ({"PLAINTEXT": ("broker", 9092), "TLS": ("broker", 9093)}, None, "-  (1)"),
+        ({}, None, "-  (1)"),
+        ({}, "no topology", "-"),
+        ({}, "", "-"),
+    ],
+)
+def test_the_state_of_a_group_names_its_coordinator(
+    listeners: dict[str, tuple[str, int]],
+    text: str | None,
+    says: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """``host:port  (id)``, as Kafka's tool prints it."""
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    place = tmp_path / "capture/topology.json"
+    topology = Topology.of_offsets({1: BrokerInfo(1, listeners)}, [PartitionInfo(0, 1, 0, (1,), (1,))])
+    place.write_text(json.dumps(topology.document()) if text is None else text)
+    if text == "":
+        place.unlink()
+    assert run(["describe", snapshot, *RELEASE, *NOW, "--state"]) == 0
+    printed = capfd.readouterr()
+    header, row = printed.out.strip().splitlines()
+    at = header.index("COORDINATOR (ID)")
+    assert row[at : header.index("ASSIGNMENT")].strip() == says
+    assert ("it is not used" in printed.err) is (text == "no topology")
+
+
 def test_tasks_walk_over_a_log_whose_partitions_are_small() -> None:
     """The part that a process holds counts: all of the log, or in Spark a partition."""
     found = beside.Beside(log=("LOG",), log_bytes=3 * beside.FOUND_LOG_BYTES, partition_bytes=beside.FOUND_LOG_BYTES)
