@@ -21,7 +21,7 @@ from coordinator_core.cli.options import (
     write_lines,
 )
 from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
-from coordinator_core.cli.undo import log_words
+from coordinator_core.cli.undo import cluster_words, log_words
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.model import LoadFailure
 from coordinator_core.ingest.unknown import is_unknown, refuse_records
@@ -120,7 +120,8 @@ def rescue_command(
     else:
         can_repair = unproved is None and not any(map(is_unknown, snapshot.damage))
         words = log_words(paths, profile, options.on_damage)
-        text = _text(found, profile, words, leaders, dropped, repaired, can_repair, number is not None)
+        cluster = cluster_words(topology)
+        text = _text(found, profile, words, cluster, leaders, dropped, repaired, can_repair, number is not None)
         write_lines(map(visible, text))
     if unproved is not None:
         raise unproved
@@ -174,6 +175,7 @@ def _text(
     found: Sequence[Stuck],
     profile: Profile,
     log: Sequence[str],
+    cluster: Sequence[str],
     leaders: dict[int, int],
     dropped: dict[int, list[LoadFailure]],
     repaired: str | None,
@@ -194,12 +196,13 @@ def _text(
         yield f"broker {broker}: {count(len(some), 'partition')}, {concerned}"
     for one in found:
         yield ""
-        yield from _partition(one, log, dropped.get(one.offsets_partition), repaired, can_repair, has_number)
+        yield from _partition(one, log, cluster, dropped.get(one.offsets_partition), repaired, can_repair, has_number)
 
 
 def _partition(
     stuck: Stuck,
     log: Sequence[str],
+    cluster: Sequence[str],
     dropped: Sequence[LoadFailure] | None,
     repaired: str | None,
     can_repair: bool,
@@ -243,6 +246,7 @@ def _partition(
             yield f"  - {others}; no offset is committed, and none is to be restored"
             return
         old, new = first
-        words = ["regroup", "restore", "plan", *log, "--group", old, "--map-group", f"{old}={new}"]
+        groups = ["--group", old, "--map-group", f"{old}={new}"]
+        words = ["regroup", "restore", "plan", *log, *groups, *cluster, "--output", "plan.json"]
         yield f"  - {others}:"
-        yield f"      {shell_words(words)} --bootstrap-server HOST:9092 --output plan.json"
+        yield f"      {shell_words(words)}"

@@ -18,6 +18,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.restore.rescue import RepairError
 from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.cases import CORPUS
 from tests.groups.test_java_loader import GROUP_KEY, assignment, member_key, with_member
 from tests.lifecycle.failing_logs import write_log
@@ -197,6 +198,11 @@ def test_the_plan_that_is_proposed_has_something_to_restore(
     words = shlex.split(line.removesuffix(" --bootstrap-server HOST:9092 --output plan.json"))[1:]
     assert words[words.index("--group") + 1] == GROUP
     assert run([*words, "--against", str(CORPUS / "k431-txn/log")]) == ExitCode.CLEAN
+    infos = [PartitionInfo(number, 1, 0, (1,), (1,)) for number in range(PARTITIONS)]
+    topology = Topology.of_offsets({1: BrokerInfo(1, {"PLAINTEXT": ("broker-1", 9093)})}, infos)
+    (tmp_path / "log/topology.json").write_text(json.dumps(topology.document()))
+    assert run([*given, "--offsets-topic-num-partitions", str(PARTITIONS)]) == ExitCode.FINDINGS
+    assert " --bootstrap-server broker-1:9093 --output plan.json" in capfd.readouterr().out
 
 
 def test_no_set_of_the_most_partitions_is_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
