@@ -329,7 +329,8 @@ def _group_warnings(group: TargetGroup, source_type: str | None, target: Target)
         yield "the group is absent: it becomes a share group"
     elif group.state is None:
         yield "the group is absent: it becomes a classic group that only stores offsets, until members join it"
-        if source_type == GroupType.STREAMS:
+        # Kafka has streams groups since it has requests for start offsets, 4.1.
+        if source_type == GroupType.STREAMS and target.has_start_offsets:
             yield "streams members of Kafka 4.1.0 to 4.2.0 cannot join such a group (KAFKA-20254)"
     stores = sorted(
         name for name in target.topics or () if name.startswith(f"{group.group_id}-") and name.endswith(_STATE_TOPICS)

@@ -185,6 +185,8 @@ def test_warnings() -> None:
     assert "a transaction is open" in warnings(target(unstable={KEY[1:]: ()}))
     assert "becomes a classic group" in warnings(target(None, state=None))
     assert "KAFKA-20254" in warnings(target(None, state=None), "streams")
+    before_4_1 = replace(target(None, state=None), has_start_offsets=False)
+    assert "KAFKA-20254" not in warnings(before_4_1, "streams")
     stores = {name: TargetTopic(HERE, {0: LOG}) for name in ("orders", "g-counts-changelog", "h-counts-changelog")}
     assert "with state (g-counts-changelog)" in warnings(target(topics=stores))
 
