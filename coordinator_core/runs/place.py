@@ -53,6 +53,8 @@ class RunPlace:
     def __post_init__(self) -> None:
         for what in ("cluster", "window", "run_id"):
             check_component(what, getattr(self, what))
+        if self.window == LATEST:
+            raise UsageError(f"window {LATEST!r}: a file of that name tells the newest run; choose another key")
 
     @classmethod
     def of(cls, run_path: str) -> Self:

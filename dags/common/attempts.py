@@ -21,6 +21,8 @@ def window_key(asked: str | None, interval_start: datetime | None, run_after: da
             raise ValueError(
                 f"window {asked!r}: use at most 128 of A-Z a-z 0-9 . _ = -, beginning with one of A-Z a-z 0-9"
             )
+        if asked == "latest.json":
+            raise ValueError(f"window {asked!r}: a file of that name tells the newest run; choose another key")
         return asked
     return (interval_start or run_after).astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 

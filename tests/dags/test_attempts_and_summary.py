@@ -25,6 +25,8 @@ PLAIN = Cluster(name="c", source=("s",), output="o")
 
 def test_the_window_is_the_one_asked_for_else_of_the_interval_else_of_the_run() -> None:
     assert window_key("2026=week-9", START, RUN_AFTER) == "2026=week-9"
+    with pytest.raises(ValueError, match="a file of that name"):
+        window_key("latest.json", START, RUN_AFTER)
     assert window_key(None, START, RUN_AFTER) == "2026-03-03T00-00-00Z"
     assert window_key(None, None, RUN_AFTER) == "2026-03-04T05-06-07Z"
     abroad = START.astimezone(timezone(timedelta(hours=-5)))

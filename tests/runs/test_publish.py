@@ -341,6 +341,11 @@ def test_windows_default_to_the_day() -> None:
         default_window(10**18)
 
 
+def test_no_window_is_named_like_the_file_beside_the_windows(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"latest\.json"):
+        RunPlace(str(tmp_path), "c", "latest.json", "r")
+
+
 def test_run_ids_differ() -> None:
     assert len({new_run_id() for _ in range(100)}) == 100
 
