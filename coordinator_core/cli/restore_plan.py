@@ -452,6 +452,10 @@ def _at(
     incidents = incidents_of(explanations)
     if not incidents:
         why = "regroup investigate finds nothing in this log that took offsets from these groups"
+        milder = sorted({one.group_id for one in told.explanations if one.group_id and one.ends})
+        if milder and not groups:
+            more = f" and {len(milder) - 1} more of these groups" if len(milder) > 1 else ""
+            why = f"what took offsets of {milder[0]!r}{more} may have been meant: name them with --group to put it back"
         held = {log.offsets_partition for log in logs}
         away = (said for group_id in groups for said in elsewhere(group_id, held, count))
         raise UsageError("; ".join([why, *away, *(said for some in warnings.values() for said in some)]))

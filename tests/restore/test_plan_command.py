@@ -126,7 +126,7 @@ def test_what_investigate_says_to_put_back_is_what_is_planned(
     printed = capfd.readouterr()
     if not wanted:
         assert code == ExitCode.USAGE
-        assert "nothing in this log that took offsets" in printed.err
+        assert "nothing in this log that took offsets" in printed.err or "may have been meant" in printed.err
         return
     planned = after(json.loads(printed.out))
     for keys in wanted.values():
@@ -259,6 +259,13 @@ def test_what_was_lost_again_before_it_was_reached_comes_back_as_it_was_first(
     assert after(document) == {"g orders-0": 1400}
 
 
+def test_a_log_without_an_incident_has_none_to_put_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = Log().commit("g", {("orders", 0): 1400}).write(tmp_path)
+    given = ["restore", "plan", str(path), "--all-groups", "--before-incident", "--against", str(path)]
+    assert run([*given, "--kafka-version", "3.9.2"]) == ExitCode.USAGE
+    assert "finds nothing in this log that took offsets" in capfd.readouterr().err
+
+
 def test_groups_that_a_request_removed_while_their_topic_stays_come_back(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,7 +289,8 @@ def test_groups_that_a_request_removed_while_their_topic_stays_come_back(
     path = log.write(tmp_path / "log")
     common = [path, "--all-groups", "--before-incident", "--against", path, "--now-ms", str(log.at)]
     assert run(["restore", "plan", *map(str, common), "--kafka-version", "3.9.2"]) == ExitCode.USAGE
-    assert "finds nothing in this log" in capfd.readouterr().err
+    said = "what took offsets of 'g' and 2 more of these groups may have been meant: name them with --group"
+    assert said in capfd.readouterr().err
     bounds = {"partition": 0, "start_offset": 0, "end_offset": 60_000}
     topic = {"name": "orders", "topic_id": None, "partitions": [bounds]}
     (path / "topics.json").write_text(json.dumps({"topics": [topic]}))
