@@ -408,7 +408,7 @@ class HistoryReader:
             generation_of(group),
             bool(members),
             bool(members) and (topics is None or key.topic in topics),
-            _is_foreign(batch, self._profile),
+            _is_foreign(batch),
         )
 
     def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
@@ -517,11 +517,7 @@ class _KnownKey(NamedTuple):
         return None if found is None or found[1] != len(value) else (version, found[0])
 
 
-def _is_foreign(batch: Batch, profile: Profile) -> bool:
+def _is_foreign(batch: Batch) -> bool:
     """Whether a batch of tombstones is none that a coordinator writes: those have no producer, and the Java
-    coordinator numbers its batches from 0."""
-    if batch.magic < 2:
-        return False
-    if batch.producer_id != NO_PRODUCER_ID:
-        return True
-    return batch.base_sequence > 0 or (batch.base_sequence == 0 and profile.loader is Loader.SCALA)
+    coordinator, whose records a Scala one loads after a downgrade, numbers its batches from 0."""
+    return batch.magic >= 2 and (batch.producer_id != NO_PRODUCER_ID or batch.base_sequence > 0)

@@ -828,6 +828,17 @@ def test_a_capture_prints_what_undoes_the_newest_act_first(tmp_path: Path) -> No
     assert [command.split(" --before-record ")[1].split()[0] for command in commands] == ["0:6", "0:5"]
 
 
+@pytest.mark.parametrize(("sequence", "code"), [(0, "offsets-deleted"), (17, "tombstones-without-a-rule")])
+def test_tombstones_of_before_a_downgrade_are_a_coordinators(
+    sequence: int, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The Java coordinator numbers its batches from 0, the Scala one not at all; no coordinator has others."""
+    log = Log().commit("g", {KEY: 500}).wait(MINUTE)
+    path = log.records((Log._key("g", *KEY), None), sequence=sequence).write(tmp_path)
+    codes = {one["code"] for one in explained(path, capfd)}
+    assert codes & {"offsets-deleted", "tombstones-without-a-rule"} == {code}
+
+
 @pytest.mark.parametrize(
     ("listed", "captured", "code"),
     [
