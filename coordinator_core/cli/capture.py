@@ -83,7 +83,7 @@ def capture_command(
     if output_format is Format.JSON:
         write_json(manifest | {"undo": undo})
     else:
-        _write_text(manifest, output)
+        _write_text(manifest, output, is_told=options.profile is None)
         for command in undo_lines(undo, output):
             write_line(f"undo:       {command}")
     vanished = any(partition["vanished"] for _, partition in _partitions(manifest))
@@ -129,7 +129,7 @@ def undo_lines(undo: Sequence[str], output: str) -> Iterator[str]:
         yield f"and {len(undo) - _UNDO_SHOWN} more: {shell_words(['regroup', 'investigate', output])}"
 
 
-def _write_text(manifest: dict[str, Any], output: str) -> None:
+def _write_text(manifest: dict[str, Any], output: str, *, is_told: bool) -> None:
     rows = _partitions(manifest)
 
     def total(name: str) -> int:
@@ -144,7 +144,7 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
     write_line(f"fetched:    {total('fetched_bytes')} bytes; {total('kept_bytes')} were there already")
     write_line(f"seconds:    {seconds:.1f}")
     if manifest["cross_check"] is not None:
-        write_cross_check(manifest["cross_check"])
+        write_cross_check(manifest["cross_check"], is_told=is_told)
     for text in manifest["notes"]:
         note(f"regroup: {text}")
     for name, partition in rows:
@@ -155,8 +155,11 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
             note(f"regroup: warning: {name}: offsets {gone['first']} to {last} vanished: {gone['why']}")
 
 
-def write_cross_check(checked: dict[str, Any]) -> None:
-    """Write what the comparison with the coordinators found, and what is wrong to standard error."""
+def write_cross_check(checked: dict[str, Any], *, is_told: bool) -> None:
+    """Write what the comparison with the coordinators found, and what is wrong to standard error.
+
+    ``is_told``: the rules are those that the records tell, as nobody named a release.
+    """
     counts = ", ".join(f"{count} {reason}" for reason, count in checked["counts"].items() if count)
     compared = f"{checked['groups']} groups and {checked['slots']} committed offsets"
     write_line(f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}")
@@ -166,3 +169,8 @@ def write_cross_check(checked: dict[str, Any]) -> None:
             log, cluster = ("nothing" if each[side] is None else each[side] for side in ("replayed", "cluster"))
             said = f"the log says {log}, the coordinator {cluster}"
             note(f"regroup: warning: {each['reason']}: group {each['group_id']!r}{where}: {said}")
+    if is_told and {"older", "wrong"} & {each["reason"] for each in checked["differences"]}:
+        note(
+            "regroup: the release is told from the records, which brokers of another one may have written: name that "
+            "of the brokers now with --kafka-version"
+        )

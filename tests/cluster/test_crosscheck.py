@@ -130,5 +130,8 @@ def test_groups_that_only_one_side_has_or_that_differ() -> None:
 def test_no_offset_is_told_as_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     different = {"reason": "wrong", "group_id": "g", "topic": "orders", "partition": 0, "replayed": 7, "cluster": None}
     checked = {"counts": {"wrong": 1}, "groups": 1, "slots": 1, "profile": "J3", "differences": [different]}
-    write_cross_check(checked)
-    assert "wrong: group 'g' orders-0: the log says 7, the coordinator nothing\n" in capfd.readouterr().err
+    for is_told in (False, True):
+        write_cross_check(checked, is_told=is_told)
+        said = capfd.readouterr().err
+        assert "wrong: group 'g' orders-0: the log says 7, the coordinator nothing\n" in said
+        assert ("the release is told from the records" in said) is is_told
