@@ -153,8 +153,9 @@ LONE_TOMBSTONE = Rule(
     Severity.INFO,
     summary="Tombstones of a group are for keys that the log does not have.",
     why="Normal once the cleaner has removed what they deleted. Java coordinators write some for keys that never were: "
-    "of type 4 when a KIP-848 group ends, though 4.1 and later have no such records, and of the assignment of a member "
-    "that had none. Releases before 4.0 do not load a tombstone for an unknown KIP-848 group (KAFKA-17306).",
+    "of type 2 when a group goes that only stored offsets, of type 4 when a KIP-848 group ends, though 4.1 and later "
+    "have no such records, and of the assignment of a member that had none. Releases before 4.0 do not load a "
+    "tombstone for an unknown KIP-848 group (KAFKA-17306).",
     evidence="The first of them, and how many.",
     remedy="None; rule R06 finds partitions that do not load.",
     message="tombstone of type {key_type} of {group_id} for a key that is not there",
