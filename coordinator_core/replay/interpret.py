@@ -100,7 +100,8 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     try:
         fields = decode_value(key_type, value, value_layouts(key_type, profile)).data
     except RecordDecodeError as error:
-        detail = f"value: {error}" if read_as == version else f"{unknown}, which reads it as {read_as}: {error}"
+        unread = f"value of key type {key_type}, version {version}, is not as Kafka {profile.release} reads it: {error}"
+        detail = unread if read_as == version else f"{unknown}, which reads it as {read_as}: {error}"
         return _carry(record_offset, key_type, version, detail, failure=True)
     except TooManyElementsError:
         raise TooManyElementsError(record_offset) from None

@@ -226,6 +226,13 @@ def test_the_release_that_wrote_a_log_loads_it_without_a_difference(
     assert own == ["loads"]
 
 
+def test_a_layout_that_a_release_reads_otherwise_is_named_by_its_type(capfd: pytest.CaptureFixture[str]) -> None:
+    """4.0 has other share group records under the same type and version."""
+    code, said, _ = outcome(["loads", str(CORPUS / "k431-mixed/log"), "--releases", "4.0.2"], capfd)
+    assert code == 1
+    assert "value of key type 11, version 0, is not as Kafka 4.0.2 reads it: byte " in said
+
+
 def test_releases_are_chosen_and_the_exit_code_says_whether_all_load(capfdbinary: Capture) -> None:
     log = str(CORPUS / "k431-mixed" / "log")
     code, document = document_of(log, "--releases", "4.1.2,4.3.1", capture=capfdbinary)
