@@ -1,4 +1,4 @@
-"""Times and durations in milliseconds, and as people say them."""
+"""Times and durations in milliseconds, and as people say them; numbers of things."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
+
+
+def noun(number: int, name: str) -> str:
+    """``offset`` after 1, else ``offsets``; ``batches``."""
+    if number == 1:
+        return name
+    return f"{name}es" if name.endswith("ch") else f"{name}s"
+
+
+def numbered(number: int, name: str) -> str:
+    """``1 offset``, ``1234 offsets``."""
+    return f"{number} {noun(number, name)}"
 
 
 def span(milliseconds: float) -> str:

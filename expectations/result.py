@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from coordinator_core.durations import numbered
 from coordinator_core.rules.model import Severity
 
 EXAMPLES = 20
@@ -36,7 +37,7 @@ class Failure:
         if self.observed is not None:
             lines.append(f"  found: {self.observed}")
         if self.unexpected_rows is not None:
-            lines[0] += f" ({self.unexpected_rows} rows)"
+            lines[0] += f" ({numbered(self.unexpected_rows, 'row')})"
             lines += [
                 "  " + ", ".join(f"{name} {_text(value)}" for name, value in example.items())
                 for example in self.examples

@@ -13,7 +13,9 @@ from coordinator_core.cli.options import ReplayOptions, note, replay_options, wr
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import warn_about_damage
+from coordinator_core.durations import noun
 from coordinator_core.errors import UsageError
+from coordinator_core.investigate.words import count, were
 from coordinator_core.reports.evidence import (
     STATEMENT,
     Previous,
@@ -77,8 +79,8 @@ def export_command(
         warn_about_other_options(made, before)
     if made.evidence.previous is not None:
         _tell_losses(made.evidence.previous)
-    count = sum(len(one.segments) for one in made.evidence.partitions)
-    note(f"regroup: {made.evidence.rows:,} rows of {count:,} segments are evidence in {output}")
+    segments = sum(len(one.segments) for one in made.evidence.partitions)
+    note(f"regroup: {count(made.evidence.rows, 'row')} of {count(segments, 'segment')} are evidence in {output}")
     write_line(f"{made.sha256}  {visible(storage.join(output, STATEMENT))}")
 
 
@@ -94,15 +96,16 @@ def _tell_losses(previous: Previous) -> None:
         end = "the partition is gone" if gap.to_offset is None else f"up to {gap.to_offset}"
         text = f"offsets partition {gap.offsets_partition}, from record offset {gap.from_offset} on, {end}"
         note(f"regroup: warning: no evidence of {text}")
-    for number, count in previous.missing.items():
-        further = count - sum(
+    for number, missing in previous.missing.items():
+        further = missing - sum(
             gap.to_offset - gap.from_offset
             for gap in previous.gaps
             if gap.to_offset is not None and gap.offsets_partition == int(number)
         )
         if further > 0:
-            text = f"{further} more records of offsets partition {number} behind the evidence before"
+            text = f"{further} more {noun(further, 'record')} of offsets partition {number} behind the evidence before"
             note(f"regroup: warning: no evidence of {text}: the cleaner has removed them")
     if previous.rewritten:
         first = previous.rewritten[0]
-        note(f"regroup: warning: {len(previous.rewritten)} segments were rewritten since the evidence before: {first}")
+        said = were(len(previous.rewritten), "segment")
+        note(f"regroup: warning: {said} rewritten since the evidence before: {first}")

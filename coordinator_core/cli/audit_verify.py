@@ -8,7 +8,9 @@ import click
 
 from coordinator_core.cli.audit_export import warn_about_other_options
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode
+from coordinator_core.investigate.words import count, were
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.reports.evidence import Statement, read_statement
@@ -70,7 +72,10 @@ def verify_command(
             write_line(f"{found.statement.sha256}  {visible(found.statement.directory)}: {_said(found)}")
         for one in damage:
             write_line(visible(str(one)))
-        write_line(f"{status}: {len(checked)} statements" + (f", {len(damage)} places damaged" if damage else ""))
+        write_line(
+            f"{status}: {numbered(len(checked), 'statement')}"
+            + (f", {numbered(len(damage), 'place')} damaged" if damage else "")
+        )
     return ExitCode.DAMAGED_INPUT if damage else ExitCode.CLEAN
 
 
@@ -78,10 +83,10 @@ def _said(found: CheckedEvidence) -> str:
     evidence = found.statement.evidence
     missing = sum(one.missing_offsets for one in evidence.partitions)
     read = sum(one.end_offset - one.first_offset for one in evidence.partitions)
-    said = f"{evidence.rows:,} rows of {read:,} record offsets"
+    said = f"{count(evidence.rows, 'row')} of {count(read, 'record offset')}"
     said += f", of which {missing:,} have no record any more" if missing else ""
     if evidence.damage:
-        said += f"; {len(evidence.damage):,} places were damaged, and read {_PAST[evidence.on_damage]}"
+        said += f"; {were(len(evidence.damage), 'place')} damaged, and read {_PAST[evidence.on_damage]}"
     return said if evidence.groups is None else f"{said}; only of {', '.join(map(repr, evidence.groups))}"
 
 

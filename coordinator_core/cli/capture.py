@@ -11,6 +11,7 @@ import click
 
 from coordinator_core.cli.options import Format, Whole, format_option, note, require_topic_names, write_json, write_line
 from coordinator_core.cli.undo import undo_commands
+from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import shell_words, visible
@@ -139,8 +140,8 @@ def _write_text(manifest: dict[str, Any], output: str, *, is_told: bool) -> None
     write_line(f"captured:   {visible(output)}")
     write_line(f"cluster:    {visible(str(manifest['cluster_id']))}")
     for topic in manifest["topics"]:
-        write_line(f"topic:      {visible(topic['topic'])}, {len(topic['partitions'])} partitions")
-    write_line(f"records:    {total('records')} in {total('batches')} batches, {total('bytes')} bytes")
+        write_line(f"topic:      {visible(topic['topic'])}, {numbered(len(topic['partitions']), 'partition')}")
+    write_line(f"records:    {total('records')} in {numbered(total('batches'), 'batch')}, {total('bytes')} bytes")
     write_line(f"fetched:    {total('fetched_bytes')} bytes; {total('kept_bytes')} were there already")
     write_line(f"seconds:    {seconds:.1f}")
     if manifest["cross_check"] is not None:
@@ -161,7 +162,7 @@ def write_cross_check(checked: dict[str, Any], *, is_told: bool) -> None:
     ``is_told``: the rules are those that the records tell, as nobody named a release.
     """
     counts = ", ".join(f"{count} {reason}" for reason, count in checked["counts"].items() if count)
-    compared = f"{checked['groups']} groups and {checked['slots']} committed offsets"
+    compared = f"{numbered(checked['groups'], 'group')} and {numbered(checked['slots'], 'committed offset')}"
     write_line(f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}")
     for each in checked["differences"]:
         if each["reason"] in ("older", "wrong"):

@@ -22,6 +22,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.retention import captured_retention_ms, delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
+from coordinator_core.durations import numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import Document, compact_logs, finish_compaction, logs_to_compact
@@ -157,11 +158,13 @@ def _write_text(document: Document) -> None:
     names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
     write_line(columns.format("all", *(document[name] for name in names), ""))
     if document["offsets_retention_ms"] is not None:
-        write_line(f"expired: {document['expired_offsets']} offsets, {document['expired_groups']} groups")
+        expired = numbered(document["expired_offsets"], "offset"), numbered(document["expired_groups"], "group")
+        write_line(f"expired: {', '.join(expired)}")
     for row in document["moved"]:
         if row["groups"]:
             sources = ", ".join(map(str, row["sources"]))
             write_line(
                 f"offsets partition {row['offsets_partition']} of {document['offsets_partitions']}: "
-                f"{row['groups']} groups from {sources}, {row['records']} records, {row['bytes']} bytes"
+                f"{numbered(row['groups'], 'group')} from {sources}, {numbered(row['records'], 'record')}, "
+                f"{row['bytes']} bytes"
             )

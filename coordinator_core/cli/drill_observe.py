@@ -12,6 +12,7 @@ from coordinator_core import storage
 from coordinator_core.cli.options import ExistingFile, F, Finite, Whole, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
+from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.untrusted import INT32_END, whole_number
@@ -96,7 +97,7 @@ def observe_command(
         return ExitCode.APPLY_FAILED
     backwards = of_kind(read_journal(journal), "backwards")
     if backwards:
-        note(f"regroup: warning: {len(backwards)} committed offsets went back or vanished")
+        note(f"regroup: warning: {numbered(len(backwards), 'committed offset')} went back or vanished")
     return ExitCode.FINDINGS if backwards else ExitCode.CLEAN
 
 

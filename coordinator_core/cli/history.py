@@ -21,6 +21,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts, noting_rows
 from coordinator_core.ingest.unknown import directory_damage
+from coordinator_core.investigate.words import count
 from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.replay.writer import refuse_other_rules
@@ -116,7 +117,7 @@ def asked_of(
 
 
 def _told(rows: int, output: str, digest: str | None) -> None:
-    note(f"regroup: {rows:,} rows of the table history are in {output}")
+    note(f"regroup: {count(rows, 'row')} of the table history {'is' if rows == 1 else 'are'} in {output}")
     if digest is not None:
         note(f"regroup: digest of the rows {digest}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import Format, format_option, note, write_result
+from coordinator_core.durations import numbered
 from coordinator_core.untrusted import visible
 
 
@@ -40,9 +41,9 @@ def _text(document: dict[str, Any], output: str) -> Iterator[str]:
         return sum(int(partition[name]) for partition in partitions)
 
     yield f"imported:  {visible(output)}"
-    files = len(document["files"])
-    yield f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files"
+    files = numbered(len(document["files"]), "file")
+    yield f"records:   {total('records')} of {numbered(len(partitions), 'offsets partition')}, from {files}"
     yield f"isolation: {document['isolation_level']}"
-    yield f"missing:   {total('missing_offsets')} offsets between the first and the last"
+    yield f"missing:   {numbered(total('missing_offsets'), 'offset')} between the first and the last"
     yield f"commits:   {total('commits')}, of which the records do not tell whether they are transactional"
     note("regroup: warning: this is less than a snapshot (records.json says why); --partial replays it")

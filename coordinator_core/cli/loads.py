@@ -11,6 +11,7 @@ import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
 from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
+from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.lifecycle.loads import GroupDifference, Outcome, PartitionLoad, ReleaseLoad, Stop, loads
@@ -126,7 +127,7 @@ def _lines(load: PartitionLoad) -> Iterator[str]:
     yield from (_difference(each) for each in load.differences[:_GROUPS_SHOWN])
     more = len(load.differences) - _GROUPS_SHOWN
     if more > 0:
-        yield f"and {more} more groups (--format json has all)"
+        yield f"and {more} more {noun(more, 'group')} (--format json has all)"
 
 
 def _where(stop: Stop) -> str:
@@ -138,5 +139,5 @@ def _where(stop: Stop) -> str:
 def _difference(difference: GroupDifference) -> str:
     what = [difference.change if not difference.fields else ", ".join(difference.fields)]
     if difference.offset_keys:
-        what.append(f"{difference.offset_keys} committed offsets")
+        what.append(numbered(difference.offset_keys, "committed offset"))
     return f"group {visible(difference.group_id)}: {'; '.join(what)}"

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from coordinator_core.cli.options import ReplayOptions, note
 from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import ReplayedSource
+from coordinator_core.durations import numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import (
     DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
@@ -97,9 +98,8 @@ def elsewhere(group_id: str, held: Collection[int], count: Count) -> tuple[str, 
     home = partition_for(group_id, count.number)
     if home in held or count.told_by is None:
         return ()
-    return (
-        f"of {count.number} offsets partitions, {count.told_by}, its records are in {home}, which is not in this log",
-    )
+    number = numbered(count.number, "offsets partition")
+    return (f"of {number}, {count.told_by}, its records are in {home}, which is not in this log",)
 
 
 def check_groups(
@@ -126,16 +126,17 @@ def tell_split(
     if not split:
         return
     count = offsets_partitions(paths, options, source.placed)
+    number = numbered(count.number, "offsets partition")
     for group_id, held in list(split.items())[:_SHOWN]:
         home = partition_for(group_id, count.number)
         told = (
-            f"the broker answers with that of {home} (of {count.number} offsets partitions, {count.told_by})"
+            f"the broker answers with that of {home} (of {number}, {count.told_by})"
             if home in held and count.told_by is not None
             else "the broker answers with one of them; give --offsets-topic-num-partitions"
         )
         note(f"regroup: warning: group {group_id!r} is in offsets partitions {', '.join(map(str, held))}: {told}")
     if len(split) > _SHOWN:
-        note(f"regroup: warning: so are {len(split) - _SHOWN} groups more")
+        note(f"regroup: warning: so are {numbered(len(split) - _SHOWN, 'group')} more")
 
 
 def elsewhere_of_log(

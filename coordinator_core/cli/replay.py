@@ -18,6 +18,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.signing import Signing, sign_key_option
+from coordinator_core.durations import numbered
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
@@ -66,7 +67,8 @@ def replay_command(
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
     write_result(output_format, result, _text(result))
     if result["load_failures"]:
-        note(f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading")
+        records = numbered(result["load_failures"], "record")
+        note(f"regroup: warning: {records} at which {result['profile']} stops loading")
         return ExitCode.FINDINGS
     return ExitCode.CLEAN
 

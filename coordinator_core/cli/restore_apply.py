@@ -21,6 +21,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.drill.journal import JOURNAL
+from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
 from coordinator_core.reports.restore import proof_text
@@ -94,12 +95,15 @@ def apply_command(
         write_json(document | {"groups": [group.group_id for group in writing]})
     else:
         rows = sum(len(list(group.writes())) for group in writing)
-        what = "are refused" if found else "would be written; --execute does it"
-        write_line(f"dry run:    {rows} offsets of {len(writing)} groups {what}")
+        if found:
+            what = "is refused" if rows == 1 else "are refused"
+        else:
+            what = "would be written, but for what is there already; --execute does it"
+        write_line(f"dry run:    {numbered(rows, 'offset')} of {numbered(len(writing), 'group')} {what}")
     for one in found[:_ERRORS_SHOWN]:
         note(f"regroup: refused: {one.text}")
     if len(found) > _ERRORS_SHOWN:
-        note(f"regroup: refused: {len(found) - _ERRORS_SHOWN} reasons more")
+        note(f"regroup: refused: {numbered(len(found) - _ERRORS_SHOWN, 'reason')} more")
     return ExitCode.USAGE if found else ExitCode.CLEAN
 
 
@@ -118,8 +122,9 @@ def _said(digest: str, results: Sequence[GroupResult], output: str, output_forma
         ]
         write_json({"plan_digest": digest, "execute": True, "groups": groups})
     else:
-        write_line(f"applied:    {len(results) - len(failed)} groups, {sum(one.written for one in results)} offsets")
-        write_line(f"failed:     {len(failed)} groups")
+        written = numbered(sum(one.written for one in results), "offset")
+        write_line(f"applied:    {numbered(len(results) - len(failed), 'group')}, {written} written by this call")
+        write_line(f"failed:     {numbered(len(failed), 'group')}")
         write_line(f"journal:    {visible(storage.join(output, JOURNAL))}")
     errors = [(one.group_id, *error) for one in failed for error in one.errors]
     for group_id, topic, partition, error in errors[:_ERRORS_SHOWN]:

@@ -12,6 +12,7 @@ from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.spark_app import publish_with_spark
+from coordinator_core.durations import numbered
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.ingest.unknown import is_unknown
@@ -168,7 +169,7 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     for entry in (one for one in damage if one not in unknown):
         note(f"regroup: warning: {entry}")
     for entry in unknown[:1]:
-        more = f" (and {len(unknown) - 1} partitions more)" if len(unknown) > 1 else ""
+        more = f" (and {numbered(len(unknown) - 1, 'partition')} more)" if len(unknown) > 1 else ""
         note(f"regroup: warning: {entry}{more}")
         note("regroup: warning: the log was made of records of a consumer; the result is partial")
     if len(damage) > len(unknown):

@@ -9,6 +9,7 @@ import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
+from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.verify import VerifyReport, verify
 from coordinator_core.runs.place import is_one_run
@@ -52,13 +53,14 @@ def verify_command(
 
 def _text(report: VerifyReport | RunReport) -> Iterator[str]:
     for segment in report.segments:
-        counts = f"{segment.batches} batches, {segment.records} records, {segment.bytes} bytes"
+        counts = f"{numbered(segment.batches, 'batch')}, {numbered(segment.records, 'record')}, {segment.bytes} bytes"
         yield f"{visible(segment.path)}: {counts}"
     files = report.files if isinstance(report, RunReport) else ()
     yield from map(visible, files)
     yield from (visible(str(damage)) for damage in report.damage)
-    counted = f"{len(files)} files" if isinstance(report, RunReport) else f"{len(report.segments)} segments"
-    damaged = f", {len(report.damage)} places damaged" if report.damage else ""
+    is_run = isinstance(report, RunReport)
+    counted = numbered(len(files), "file") if is_run else numbered(len(report.segments), "segment")
+    damaged = f", {numbered(len(report.damage), 'place')} damaged" if report.damage else ""
     yield f"{report.status}: {counted}{damaged}"
 
 

@@ -17,7 +17,7 @@ from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
 from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDirectory, Manifest
 from coordinator_core.cluster.topics import log_starts, topics_document
-from coordinator_core.durations import clock_ms
+from coordinator_core.durations import clock_ms, numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import fields_of
 from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
@@ -211,7 +211,8 @@ def _adopt(client: Client, topic: str, state: Fetching) -> None:
         state.files.cut(first_offset=state.start_offset)
         dropped = before - len(state.files.segments)
         if dropped:
-            state.notes.append(f"{dropped} segments below the log start offset {state.start_offset} dropped")
+            dropped_segments = numbered(dropped, "segment")
+            state.notes.append(f"{dropped_segments} below the log start offset {state.start_offset} dropped")
     if state.files.next_offset is None:
         return
     state.position = max(state.start_offset, state.files.next_offset)

@@ -13,7 +13,7 @@ from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.restore_apply import CAPTURE, PLAN, journal_of, written_groups
 from coordinator_core.cluster.restore_target import live_groups, live_target
 from coordinator_core.drill.journal import JOURNAL, Event, of_kind
-from coordinator_core.durations import clock_ms
+from coordinator_core.durations import clock_ms, numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
@@ -64,7 +64,7 @@ def verify(client: Client, directory: str, profile: Profile | None) -> Proof:
         proof = prove(plan, _added(snapshot, ends, rules), states, answered, texts)
     left = {group.group_id for group in writing} - written_groups(events)
     if left and events[-1]["event"] != "verdict":
-        said = f"{len(left)} of {len(writing)} groups are not written"
+        said = f"its journal has no end of {len(left)} of {numbered(len(writing), 'group')}"
         proof.problems.insert(0, f"the apply has not ended: {said}; the same restore apply goes on")
     return proof
 

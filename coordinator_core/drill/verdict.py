@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator_core.drill.model import Band, GroupPrediction, Objectives, PartitionPrediction, Totals, Verdict
+from coordinator_core.durations import numbered
 
 _NAMED = 20
 """Partitions that are named."""
@@ -52,8 +53,8 @@ def judged(
     missed, unknown = [], []
     if found.partitions_without_leader:
         missed.append(
-            f"{found.partitions_without_leader} offsets partitions have no leader, "
-            f"{found.groups_without_coordinator} groups no coordinator"
+            f"without leader: {numbered(found.partitions_without_leader, 'offsets partition')}; without coordinator: "
+            f"{numbered(found.groups_without_coordinator, 'group')}"
         )
     rto_ms = objectives.rto_ms
     if rto_ms is not None:
@@ -61,13 +62,14 @@ def judged(
         late = [row for row in led if row.outage_ms.low > rto_ms]
         perhaps = [row for row in led if row.outage_ms.high is None or row.outage_ms.high > rto_ms]
         if late:
-            missed.append(f"{len(late)} groups are not served within {rto_ms} ms")
+            missed.append(f"not served within {rto_ms} ms: {numbered(len(late), 'group')}")
         elif perhaps:
-            unknown.append(f"{len(perhaps)} groups may not be served within {rto_ms} ms")
+            unknown.append(f"perhaps not served within {rto_ms} ms: {numbered(len(perhaps), 'group')}")
     lost = found.offsets_regressed + found.offsets_vanished
     lost_ms = max((row.lost_ms for row in partitions if row.lost_ms is not None), default=0)
     if lost and lost_ms > (objectives.rpo_ms or 0):
-        missed.append(f"{lost} offsets go back or vanish: commits of the last {lost_ms} ms are lost")
+        what = "offset goes back or vanishes" if lost == 1 else "offsets go back or vanish"
+        missed.append(f"{lost} {what}: commits of the last {lost_ms} ms are lost")
     if found.lost_ms is None:
         unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
     unread = {
@@ -83,7 +85,8 @@ def judged(
             f"the logs of offsets partitions that move are not given, so their groups are not known: {named}"
         )
     if found.hanging_transactions:
-        missed.append(f"{found.hanging_transactions} transactions stay open for ever")
+        hanging = found.hanging_transactions
+        missed.append(f"{numbered(hanging, 'transaction')} {'stays' if hanging == 1 else 'stay'} open for ever")
     if missed:
         return Verdict.MISSED, (*missed, *unknown)
     return (Verdict.UNKNOWN, tuple(unknown)) if unknown else (Verdict.MET, ())

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from coordinator_core.durations import numbered
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -148,7 +149,7 @@ class ModernRecords(ABC):
             return
         what = f"tombstone for group {group.group_id!r}"
         if group.members:
-            raise LoadError(f"{what}, which still has {len(group.members)} members")
+            raise LoadError(f"{what}, which still has {numbered(len(group.members), 'member')}")
         if self.checks_targets_at_the_end and group.target_assignment:
             raise LoadError(f"{what}, which still has target assignments")
         if group.assignment_epoch != -1:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from coordinator_core.durations import DAY_MS, span
+from coordinator_core.durations import DAY_MS, numbered, span
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
 from coordinator_core.history.model import (
@@ -579,7 +579,7 @@ class Judge:
         if removal is not None and removal.end is not None and _are_near(removal.place, place):
             return replace(removal.end, place=place)
         if change.left:
-            return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"it had {len(change.left)} members")
+            return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"it had {numbered(len(change.left), 'member')}")
         swept = change.group_type is not GroupType.SHARE or self._profile.expiry.share_sweep is not ShareSweep.LEAVES
         if change.had_pending or not swept:
             why = "no sweep deletes such a group" if not swept else "commits of an open transaction went with it"

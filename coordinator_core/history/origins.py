@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from coordinator_core.durations import numbered
 from coordinator_core.history.model import Certainty, GroupHistory, Member, Origin, OriginKind, Version
 
 REGULAR = 3
@@ -128,7 +129,8 @@ def outsider(known: OriginKind | None, request: Request) -> Origin:
         why = "the group had no members; commits that go on by themselves, without leader epochs"
         return Origin(OriginKind.STANDALONE, Certainty.LIKELY, why)
     sure = Certainty.LIKELY if not request.is_alone or request.partitions > 1 else Certainty.POSSIBLE
-    why = f"the group had no members; {request.partitions} partitions at once, without leader epochs, and not again"
+    at_once = numbered(request.partitions, "partition")
+    why = f"the group had no members; {at_once} at once, without leader epochs, and not again"
     return Origin(OriginKind.ADMIN, sure, why)
 
 

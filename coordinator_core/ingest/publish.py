@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import __version__, storage
+from coordinator_core.durations import numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.ingest.framing import frame, window
 from coordinator_core.ingest.rows import BadRowsError, Int64s, Rows, parquet_files, read_rows
@@ -107,7 +108,7 @@ def import_records(
     with storage.new_directory(output, over_empty=True) as making:
         runs = [run for path in files for run in _import_file(path, making, segment_bytes)]
         if not runs:
-            raise UsageError(f"{', '.join(paths)}: no record in {len(files)} files")
+            raise UsageError(f"{', '.join(paths)}: no record in {numbered(len(files), 'file')}")
         document = _document(runs, files, isolation_level)
         text = json.dumps(document, indent=1, ensure_ascii=False)
         storage.write_text(str(making / RECORDS_FILE), text + "\n")
@@ -211,14 +212,17 @@ def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[s
     Where a tombstone does not drop pending commits (``Profile.tombstone_drops_pending``), the marker of a
     transaction brings back the offset that was committed before it; and that may be the last record of all.
     """
-    detail = f"made of {row['records']} records of offsets {row['first_offset']} to {row['last_offset']}"
+    detail = f"made of {numbered(row['records'], 'record')} of offsets {row['first_offset']} to {row['last_offset']}"
     if missing := row["missing_offsets"]:
         detail += f"; {missing} in between are in none: control records, aborted, compacted away, or lost"
     if isolation_level is IsolationLevel.READ_UNCOMMITTED:
-        detail += f"; read uncommitted: {row['commits']} commits count as committed, also those of transactions"
+        commits = f"{row['commits']} {'commit counts' if row['commits'] == 1 else 'commits count'}"
+        detail += f"; read uncommitted: {commits} as committed, also those of transactions"
         return TRANSACTIONS_UNKNOWN, f"{detail} that were aborted, or are open"
     detail += "; read committed: what was open then, and all behind it, is not here"
     if tombstones := row["tombstones"]:
-        detail += f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
+        detail += (
+            f"; by {numbered(tombstones, 'tombstone')} offsets count as deleted, also those that a classic coordinator"
+        )
         detail += " has from transactions that ended behind the tombstone"
     return RECORDS_ONLY, detail

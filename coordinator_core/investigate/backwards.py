@@ -88,7 +88,7 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"{moment(first.after.place.timestamp_ms)} on a member committed less than it had before, and then more again, "
         f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
         f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {who(first.after)}"
-        f"; by {-min(move.records for move in moves):,} records at most."
+        f"; by {count(-min(move.records for move in moves), 'record')} at most."
         + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else "")
         + of_former,
         first.after.place.timestamp_ms,
@@ -202,7 +202,7 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     is_tool = first.before.had_members and not first.after.had_members
     is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
     verdict = (
-        f"{partitions_of(moves)} of {group.group_id} went back by {records:,} records "
+        f"{partitions_of(moves)} of {group.group_id} went back by {count(records, 'record')} "
         f"from {moment(first.after.place.timestamp_ms)} on, committed by {who(first.after)}: "
     ) + (
         "its job was started from an older checkpoint or savepoint, which has offsets of its own."

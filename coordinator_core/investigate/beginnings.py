@@ -43,7 +43,7 @@ def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
         f"{change.generation} of {group.group_id} at {moment(change.place.timestamp_ms)}; the first commit of "
         f"{key.topic}-{key.partition} is {first.first.committed_offset} (record {first.place.record_offset}). "
         f"auto.offset.reset=latest, the default, begins at the end, and skips what was written before the members "
-        f"found the new {partitions}: up to {unread:,} records that this group has never committed.",
+        f"found the new {partitions}: up to {count(unread, 'record')} that this group has never committed.",
         "then they were read up to there before the first commit.",
         [
             "See what is left of them, and from which time: "

@@ -135,9 +135,9 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     if skipped:
         records = sum(after.first.committed_offset - removal.value.committed_offset for removal, after in skipped)
         verdict += (
-            f" {count(len(skipped), 'partition')} began again {records:,} records further: auto.offset.reset=latest "
-            "skipped them, the retention of the topic had removed them, or they were read, from the start on with "
-            "auto.offset.reset=earliest, before the first commit."
+            f" {count(len(skipped), 'partition')} began again {count(records, 'record')} further: "
+            "auto.offset.reset=latest skipped them, the retention of the topic had removed them, or they were read, "
+            "from the start on with auto.offset.reset=earliest, before the first commit."
         )
     if kind is EndKind.DELETE_GROUPS and not any(
         change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset

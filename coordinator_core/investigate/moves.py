@@ -34,7 +34,7 @@ from coordinator_core.investigate.shifts import (
     who,
 )
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, were, when
+from coordinator_core.investigate.words import are, by_rest, count, described, from_file, moment, were, when
 from coordinator_core.rules.model import Severity
 
 
@@ -136,7 +136,7 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
     of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
-        f"{group.group_id}{of_topics}, by an admin client and not by a member: {records:,} records are read again."
+        f"{group.group_id}{of_topics}, by an admin client and not by a member: {are(records, 'record')} read again."
     )
     if any(at != move.before.last.committed_offset for at, move in zip(read, moves, strict=True)):
         verdict += " They had been set forward before, and nobody has read on from there."
@@ -226,7 +226,7 @@ def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation
     records = sum(move.records for move in moves)
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set forward at once in "
-        f"{group.group_id}, by an admin client: {records:,} records are skipped."
+        f"{group.group_id}, by an admin client: {are(records, 'record')} skipped."
     )
     if all(to_put_back(group, move) is None for move in moves):
         verdict += " They were set back since."
@@ -254,7 +254,7 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"No commit of {group.group_id} is in the log between {moment(before.timestamp_ms)} and "
         f"{moment(after.timestamp_ms)}, when the coordinator moved (leader epoch {before.leader_epoch} to "
         f"{after.leader_epoch} of offsets partition {group.offsets_partition}): {partitions_of(moves)} "
-        f"{go} on {sum(move.records for move in moves):,} records further, "
+        f"{go} on {count(sum(move.records for move in moves), 'record')} further, "
         f"{first.key.topic}-{first.key.partition} from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset}. Commits of that time failed, or were lost with a leader that nobody "
         "had copied (an unclean election); the members went on reading, unless they were restarted.",
@@ -336,7 +336,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
         f"{partitions_of(moves)} of {group.group_id} jumped forward: "
         f"{first.key.topic}-{first.key.partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset} at "
-        f"{moment(first.after.place.timestamp_ms)}; {records:,} records were never committed one by one."
+        f"{moment(first.after.place.timestamp_ms)}; {were(records, 'record')} never committed one by one."
     )
     if epochs := first.topic_epochs:
         verdict += f" The leader epoch of the topic's partition went from {epochs[0]} to {epochs[1]} with it."

@@ -188,7 +188,7 @@ def _guest(
         f"{who} was a member of {group.group_id} from {moment(joined.place.timestamp_ms)} to "
         f"{moment(left.place.timestamp_ms)} ({span(left.place.timestamp_ms - joined.place.timestamp_ms)}), beside the "
         f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
-        f"{version.last.committed_offset}. What it read, {read:,} records, the group's application did not.",
+        f"{version.last.committed_offset}. What it read, {count(read, 'record')}, the group's application did not.",
         joined.place.timestamp_ms,
         events=[step(joined), step(left)],
         evidence=[

@@ -176,8 +176,8 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             Severity.CRITICAL,
             transaction,
             f"it holds {count(transaction.keys, 'committed offset')} of "
-            f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
-            "that the cleaner may not touch."
+            f"{', '.join(transaction.groups)}, and "
+            f"{count(history.end_offset - transaction.first_record_offset, 'record')} that the cleaner may not touch."
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
             case,
@@ -327,9 +327,9 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
     yield _partition(
         "not-cleaned",
         Severity.WARNING,
-        f"No cleaner has ever run on offsets partition {history.offsets_partition}: {len(log.segments)} segments, "
-        f"{log.size:,} bytes, {records:,} records since {moment(history.first_ms)}, of which {live:,} would stay. A "
-        "load of its groups reads all of it.",
+        f"No cleaner has ever run on offsets partition {history.offsets_partition}: "
+        f"{count(len(log.segments), 'segment')}, {log.size:,} bytes, {records:,} records since "
+        f"{moment(history.first_ms)}, of which {live:,} would stay. A load of its groups reads all of it.",
         history,
         evidence=[
             Event(

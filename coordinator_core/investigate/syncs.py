@@ -11,7 +11,7 @@ from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
-from coordinator_core.investigate.words import count, described, from_file, moment, when
+from coordinator_core.investigate.words import are, count, described, from_file, moment, when
 from coordinator_core.rules.model import Severity
 
 ONE_WAY = (
@@ -57,9 +57,9 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
         f"{first.put.first.committed_offset} (record {first.put.first.record_offset})."
     )
     if back:
-        verdict += f" {back:,} records are read again."
+        verdict += f" {are(back, 'record')} read again."
     if ahead:
-        verdict += f" {ahead:,} records are skipped."
+        verdict += f" {are(ahead, 'record')} skipped."
     verdict += (
         f" About every {span(median(steps))}: a job that resets offsets."
         if is_job

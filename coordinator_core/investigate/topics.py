@@ -113,10 +113,10 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
     yield Explanation(
         "committed-below-log-start",
         Severity.WARNING,
-        f"{count(len(held), 'committed offset')} of {group.group_id} lie below the log start: {first.name} at "
-        f"{first.committed}, where the log begins at {first.start}. Retention removed {unread:,} records that the "
-        f"group has not read; its real lag there is {lag:,}, not {lag + unread:,} as tools say that only look at "
-        "the end.",
+        f"{count(len(held), 'committed offset')} of {group.group_id} {'lies' if len(held) == 1 else 'lie'} below the "
+        f"log start: {first.name} at {first.committed}, where the log begins at {first.start}. Retention removed "
+        f"{count(unread, 'record')} that the group has not read; its real lag there is {lag:,}, not {lag + unread:,} "
+        "as tools say that only look at the end.",
         _newest_ms(held),
         evidence=[
             one.event(f"{one.committed} committed, log from {one.start} to {one.end}, lag {one.lag}")
@@ -173,10 +173,11 @@ def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanat
     yield Explanation(
         "committed-beyond-log-end",
         Severity.CRITICAL,
-        f"{count(len(held), 'committed offset')} of {group.group_id} lie beyond the log end: {first.name} at "
-        f"{first.committed}, committed {since} at {moment(first.version.last.commit_timestamp_ms)}, where the log ends "
-        f"at {first.end}. The partition lost records or was made again; the next {skipped:,} records would be skipped, "
-        "or lag is shown as negative until then.",
+        f"{count(len(held), 'committed offset')} of {group.group_id} {'lies' if len(held) == 1 else 'lie'} beyond the "
+        f"log end: {first.name} at {first.committed}, committed {since} at "
+        f"{moment(first.version.last.commit_timestamp_ms)}, where the log ends at {first.end}. The partition lost "
+        f"records or was made again; the next {skipped:,} records would be skipped, or lag is shown as negative "
+        "until then.",
         _newest_ms(held),
         evidence=[
             one.event(
@@ -220,11 +221,11 @@ def _committed_over(
     yield Explanation(
         "topic-recreated",
         Severity.CRITICAL,
-        f"{count(len(held), 'committed offset')} of {group.group_id} were carried over from a topic that was deleted "
-        f"and made again: {first.name} at {first.committed}, where the log ends at {first.end}. The client had come to "
-        f"{old.last.committed_offset} in the old topic, and committed that for the new one at "
-        f"{moment(first.version.place.timestamp_ms)}. The {unread:,} records that the new topic has are unread, and "
-        "lag is shown as negative.",
+        f"{count(len(held), 'committed offset')} of {group.group_id} {'was' if len(held) == 1 else 'were'} carried "
+        f"over from a topic that was deleted and made again: {first.name} at {first.committed}, where the log ends at "
+        f"{first.end}. The client had come to {old.last.committed_offset} in the old topic, and committed that for the "
+        f"new one at {moment(first.version.place.timestamp_ms)}. The {unread:,} records that the new topic has are "
+        "unread, and lag is shown as negative.",
         _newest_ms(held),
         evidence=[
             event
@@ -433,7 +434,7 @@ def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Expl
     return Explanation(
         "group-stopped",
         Severity.WARNING,
-        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody {done} "
+        f"{group.group_id} has members and {count(sum(one.lag for one in held), 'record')} to read, and nobody {done} "
         f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
         "newest record of this log.",
         at,
@@ -517,7 +518,7 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         Severity.WARNING,
         f"{name_of(member)} owns {topic}-{partition} in {group.group_id} since generation {last.generation} at "
         f"{moment(last.place.timestamp_ms)} and commits others, but never this one, which has "
-        f"{bounds[1] - max(bounds[0], 0):,} records, up to {bounds[1]}. {count(len(found), 'such partition')}.",
+        f"{count(bounds[1] - max(bounds[0], 0), 'record')}, up to {bounds[1]}. {count(len(found), 'such partition')}.",
         last.place.timestamp_ms,
         evidence=[step(last)],
         not_this=["No offset was lost: there is no commit of it and no tombstone."],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coordinator_core.durations import utc_text
+from coordinator_core.durations import noun, utc_text
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import GroupHistory
 from coordinator_core.untrusted import shell_words
@@ -21,12 +21,17 @@ def moment(milliseconds: int) -> str:
 
 def count(number: int, name: str) -> str:
     """``1 offset``, ``2 offsets``."""
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+    return f"{number:,} {noun(number, name)}"
 
 
 def were(number: int, name: str) -> str:
     """``1 offset was``, ``2 offsets were``."""
     return f"{count(number, name)} {'was' if number == 1 else 'were'}"
+
+
+def are(number: int, name: str) -> str:
+    """``1 record is``, ``2 records are``."""
+    return f"{count(number, name)} {'is' if number == 1 else 'are'}"
 
 
 def when(applies: object, *sentences: str) -> Sequence[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from coordinator_core.durations import numbered
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.investigate.words import count
 from coordinator_core.restore.model import Action, GroupPlan, Plan, Row
@@ -101,7 +102,7 @@ def _row(row: Row) -> str:
 def proof_text(proof: Proof) -> Iterator[str]:
     """Lines for a terminal."""
     yield f"verified:   {'no' if proof.problems else 'yes'}"
-    yield f"groups:     {proof.groups}, with {proof.offset_keys} offsets that the plan changes"
+    yield f"groups:     {proof.groups}, with {numbered(proof.offset_keys, 'offset')} that the plan changes"
     yield f"records:    {len(proof.records)} of them are in the log, each once"
     if proof.start_offsets:
         yield f"            {proof.start_offsets} of them are start offsets of share groups, which have no record there"

@@ -232,7 +232,7 @@ def _blocking(
             yield f"the target has no topic {key.topic}"
             return
         if key.partition not in topic.partitions:
-            yield f"topic {key.topic} has {len(topic.partitions)} partitions"
+            yield f"topic {key.topic} has {count(len(topic.partitions), 'partition')}"
             return
         if _is_other(place, topic) and not (choices.other_topics or elsewhere):
             yield (

@@ -186,7 +186,8 @@ class Plan:
         where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
         others = sum(group.action is not Action.BLOCKED for group in self.writing())
         alone = f"; {count(others, 'other group')} can be planned without it (--group)" if others else ""
-        return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}{alone}"
+        blocked_offsets = f"{count(len(blocked), 'offset')} {'is' if len(blocked) == 1 else 'are'} blocked"
+        return f"{blocked_offsets}, first {where}: {first.reason}{alone}"
 
     def counts(self) -> dict[str, int]:
         """Offset keys by action."""

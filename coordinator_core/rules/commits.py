@@ -240,7 +240,7 @@ BEYOND_END = Rule(
     remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
     "--reset-offsets --to-latest; to its start (--to-earliest) if the topic was made again.",
     message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}: the "
-    "next {beyond} records would be skipped",
+    "next {beyond:record} would be skipped",
     reads=("offsets",),
     needs=(Need.TOPICS,),
     find=_beyond_end,
@@ -255,7 +255,7 @@ BELOW_START = Rule(
     evidence="Committed offset, log start offset, how many records went unread, the lag that is left.",
     remedy="Decide before the consumer does: kafka-consumer-groups --reset-offsets --to-earliest.",
     message="committed offset {committed_offset} of {topic}-{partition} is below the log start {log_start_offset}: "
-    "{removed_unread} records were removed unread, and {lag} are left to read (not {removed_unread} more, as tools say "
+    "{removed_unread:record} removed unread, {lag} left to read (not {removed_unread} more, as tools say "
     "that do not look at the log start)",
     reads=("offsets",),
     needs=(Need.TOPICS,),
@@ -357,7 +357,7 @@ SILENT = Rule(
     "expire that much sooner (before 2.1: those of any group, even now).",
     evidence="Time of the newest commit.",
     remedy="Look at its consumers; if its topics are silent too, mute the rule for the group.",
-    message="{group_id} has {member_count} members and has not committed for {silent_ms} ms",
+    message="{group_id} has {member_count:member} and has not committed for {silent_ms} ms",
     reads=("offsets", "groups", "members"),
     thresholds=("offsets_retention_ms", "silent_share"),
     find=_silent,
@@ -371,7 +371,7 @@ STORM = Rule(
     "its groups, and make every load after a failover longer.",
     evidence="Commit records in the log, how many a second, for how many partitions.",
     remedy="Commit after batches or time, not after records (enable.auto.commit, commit intervals).",
-    message="{group_id} wrote {commits} commit records, {commits_per_second} a second, for {partitions} partitions",
+    message="{group_id} wrote {commits:commit record}, {commits_per_second} a second, for {partitions:partition}",
     reads=("group_stats", "offsets"),
     thresholds=("storm_commits_per_second", "storm_commits_of_partition_per_second", "storm_commits"),
     find=_storm,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.durations import noun
 from coordinator_core.rules.columns import Int64s, coded, combined
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.runs.schemas import TableSchema
@@ -44,7 +45,7 @@ SUBJECT = ("offsets_partition", "record_offset", "group_id", "topic", "partition
 """Columns of a finding that name its subject."""
 
 _MUTED = "muted"
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(r"\{(\w+)(?::([\w ]+))?\}")
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
@@ -134,6 +135,9 @@ def _message(template: str, hits: pa.Table) -> pa.Array:
     position = 0
     for place in _PLACE.finditer(template):
         parts += [template[position : place.start()], text_of(hits[place[1]])]
+        if (name := place[2]) is not None:
+            is_one = pc.equal(hits[place[1]].combine_chunks(), 1)
+            parts.append(pc.if_else(pc.fill_null(is_one, False), f" {noun(1, name)}", f" {noun(2, name)}"))
         position = place.end()
     parts.append(template[position:])
     if len(parts) == 1:

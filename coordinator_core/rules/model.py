@@ -87,11 +87,11 @@ Find = Callable[["Facts", Limits], pa.Table]
 class Rule:
     """One rule of the catalogue.
 
-    ``message`` is a template over the columns of the table that ``find`` returns.  ``applies``
-    says of a profile whether the rule is one for it (``None``: for all).  ``also`` are the codes that the
-    notes on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all offsets
-    partitions at once; of any other it is the same to ask it about some of them, and then about the rest.  One that is
-    ``of_partition`` looks at all groups of an offsets partition at once (:attr:`by_group`).
+    ``message`` is a template over the columns of the table that ``find`` returns; ``{keys:offset}`` says ``1 offset``
+    or ``2 offsets``.  ``applies`` says of a profile whether the rule is one for it (``None``: for all).  ``also`` are
+    the codes that the notes on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all
+    offsets partitions at once; of any other it is the same to ask it about some of them, and then about the rest.  One
+    that is ``of_partition`` looks at all groups of an offsets partition at once (:attr:`by_group`).
     """
 
     code: str

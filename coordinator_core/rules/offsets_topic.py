@@ -271,7 +271,7 @@ SINGLE_REPLICA = Rule(
     "`offsets.topic.replication.factor=1`.",
     evidence="Broker, its partitions, how many groups live in them and some of their names.",
     remedy="Add replicas: kafka-reassign-partitions.sh --execute with three brokers for each partition.",
-    message="{partitions} offsets partitions with {groups} groups are on broker {broker} alone",
+    message="{partitions:offsets partition} with {groups:group}, on broker {broker} alone",
     reads=("groups",),
     needs=(Need.REPLICAS,),
     across=True,
@@ -286,7 +286,7 @@ UNDER_MIN_ISR = Rule(
     "(NOT_ENOUGH_REPLICAS, which clients see as COORDINATOR_NOT_AVAILABLE).",
     evidence="Replicas in sync, replicas, the minimum, groups.",
     remedy="Bring the replicas back; see: kafka-topics.sh --describe --under-min-isr-partitions",
-    message="only {isr} of replicas {replicas} are in sync, {min_insync_replicas} must be: {groups} groups cannot "
+    message="only {isr} of replicas {replicas} are in sync, {min_insync_replicas} must be: {groups:group} cannot "
     "commit",
     reads=("groups",),
     needs=(Need.REPLICAS, Need.CONFIG),
@@ -316,7 +316,7 @@ ONE_RACK = Rule(
     "rack stops these groups.",
     evidence="Rack, partitions, groups.",
     remedy="Spread them: kafka-reassign-partitions.sh --generate proposes replicas in several racks.",
-    message="all replicas of {partitions} offsets partitions with {groups} groups are in rack {rack}",
+    message="all replicas of {partitions:offsets partition} with {groups:group} are in rack {rack}",
     reads=("groups",),
     needs=(Need.REPLICAS,),
     across=True,
@@ -332,7 +332,7 @@ SKEWED_LEADERS = Rule(
     evidence="Broker, partitions that it leads, and those of which it is the preferred leader.",
     remedy="kafka-leader-election.sh --election-type PREFERRED --all-topic-partitions; if it is preferred for all of "
     "them, reassign.",
-    message="broker {broker} leads {led} of {of} offsets partitions on {brokers} brokers; it is preferred for "
+    message="broker {broker} leads {led} of {of:offsets partition} on {brokers:broker}; it is preferred for "
     "{preferred}",
     reads=(),
     needs=(Need.REPLICAS,),
@@ -352,7 +352,7 @@ NOT_CLEANED = Rule(
     remedy="Look into log-cleaner.log and the metric uncleanable-partitions-count; restart the broker. What cleaning "
     "would leave: regroup stats SNAPSHOT",
     message="{segments} closed segments from record {record_offset} on, {dirty_ratio} of the bytes, could have been "
-    "cleaned for {hours} h ({known_by}); most of their {records} records are superseded",
+    "cleaned for {hours} h ({known_by}); most of their {records:record} are superseded",
     reads=("segments", "offsets", "groups", "members", "transactions"),
     thresholds=("cleaner_idle_ms",),
     find=_not_cleaned,
@@ -366,7 +366,7 @@ EMPTY_SEGMENTS = Rule(
     "(KAFKA-12889). `compact,delete` is no remedy: it removes live offsets.",
     evidence="Empty segments, all segments.",
     remedy="Upgrade the brokers; regroup compact SNAPSHOT writes the partition without them.",
-    message="{empty} of {segments} segments are empty",
+    message="{empty} of {segments:segment} are empty",
     reads=("segments",),
     find=_empty_segments,
 )

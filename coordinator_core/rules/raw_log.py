@@ -142,7 +142,7 @@ ORPHANED = Rule(
     evidence="Producer id and epoch, how many offsets it holds.",
     remedy="kafka-transactions --bootstrap-server … abort --topic __consumer_offsets --partition "
     "<offsets partition> --start-offset <record offset>",
-    message="producer {producer_id} has a transaction open with {keys} offsets, its coordinator has none",
+    message="producer {producer_id} has a transaction open with {keys:offset}, its coordinator has none",
     reads=("transactions", "group_stats"),
     needs=(Need.TRANSACTION_LOG,),
     find=_orphans,

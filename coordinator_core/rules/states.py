@@ -95,7 +95,7 @@ HANGING = Rule(
     remedy="kafka-transactions --bootstrap-server … abort --topic __consumer_offsets --partition "
     "<offsets partition> --start-offset <record offset>",
     message="the transaction of producer {producer_id}, epoch {producer_epoch}, is open, its newest record is "
-    "{age_ms} ms old, and it holds {keys} offsets of {groups}",
+    "{age_ms} ms old, and it holds {keys:offset} of {groups}",
     reads=("transactions",),
     thresholds=("transaction_max_timeout_ms",),
     find=_hanging,
@@ -109,7 +109,7 @@ BLOCKED = Rule(
     "does the time to load it.",
     evidence="First record of the transaction, log end offset.",
     remedy="Find the producer: kafka-transactions describe-producers. If it is gone, abort the transaction.",
-    message="{blocked_records} records lie behind the open transaction of producer {producer_id}",
+    message="{blocked_records:record} behind the open transaction of producer {producer_id}",
     reads=("transactions",),
     thresholds=("blocked_records",),
     find=_blocked,
@@ -123,7 +123,7 @@ NO_OFFSETS = Rule(
     "auto.offset.reset.",
     evidence="State and members of the group.",
     remedy="None if it is new, or stores offsets outside Kafka.",
-    message="{group_id} ({state}, {member_count} members) has no committed offset",
+    message="{group_id} ({state}, {member_count:member}) has no committed offset",
     reads=("groups", "offsets", "pending_offsets"),
     find=_no_offsets,
 )
@@ -150,7 +150,7 @@ ONLY_OFFSET_TOMBSTONES = Rule(
     "the group for ever (Burrow #818).",
     evidence="How many tombstones.",
     remedy="None on the broker; monitors must take a group without offsets for gone.",
-    message="{group_id} ended with {tombstones} tombstones of offsets and none of the group",
+    message="{group_id} ended with {tombstones:tombstone} of offsets and none of the group",
     reads=("group_stats", "groups", "offsets"),
     find=_only_offset_tombstones,
 )

@@ -281,7 +281,7 @@ TWO_WRITERS = Rule(
     "begins at whichever came last.",
     evidence="A commit of each, how often they took turns.",
     remedy="Give each application a group id of its own.",
-    message="{topic}-{partition} is committed in turn at about {one} and {other}, {turns} times",
+    message="{topic}-{partition} is committed in turn at about {one} and {other}, {turns:time}",
     reads=(),
     needs=(Need.LOG,),
     find=_each(
@@ -299,7 +299,7 @@ STANDS_STILL = Rule(
     evidence="The first and the newest commit of that offset, how many, its lag.",
     remedy="Compare with the next capture: it is stuck where the offset is still the same. Then look at the owner's "
     "log, and at the record at that offset; kafka-transactions.sh find-hanging.",
-    message="{topic}-{partition} was committed at {committed_offset} {commits} times in {lasted_ms} ms, and is {lag} "
+    message="{topic}-{partition} was committed at {committed_offset} {commits:time} in {lasted_ms} ms, and is {lag} "
     "behind",
     reads=(),
     needs=(Need.LOG, Need.TOPICS),
@@ -335,7 +335,7 @@ STORM = Rule(
     evidence="First and last record of the busiest hour, rebalances without a commit after them, who joined most.",
     remedy="Compare max.poll.interval.ms with the slowest batch of that client; give members of a classic or consumer "
     "group a group.instance.id.",
-    message="{group_id} rebalanced {rebalances} times in {minutes} min; {client} joined {joins} times",
+    message="{group_id} rebalanced {rebalances:time} in {minutes} min; {client} joined {joins:time}",
     reads=(),
     needs=(Need.LOG,),
     find=_each(
@@ -358,7 +358,7 @@ FLAPPING = Rule(
     "move, and all members of a classic group with an eager assignor give up theirs.",
     evidence="The record of its first join, how often, in how many minutes.",
     remedy="Look at that client; give members of a classic or consumer group a group.instance.id.",
-    message="{client} joined {group_id} {joins} times in {minutes} min",
+    message="{client} joined {group_id} {joins:time} in {minutes} min",
     reads=(),
     needs=(Need.LOG,),
     find=_each(_flapping, group_id=_TEXT, client=_TEXT, joins=_NUMBER, minutes=_NUMBER),
@@ -372,7 +372,7 @@ DUPLICATE_INSTANCE = Rule(
     "In KIP-848 groups a replacement begins no new epoch, and is not looked for.",
     evidence="The first replacement, how many there were, from which hosts.",
     remedy="Give each process a group.instance.id of its own.",
-    message="the member behind instance id {instance} of {group_id} was replaced {times} times, from {hosts}",
+    message="the member behind instance id {instance} of {group_id} was replaced {times:time}, from {hosts}",
     reads=(),
     needs=(Need.LOG,),
     find=_each(_duplicate_instance, group_id=_TEXT, instance=_TEXT, times=_NUMBER, hosts=_TEXT),

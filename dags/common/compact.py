@@ -23,6 +23,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.durations import numbered
 from dags.common import load
 from dags.common.attempts import now_ms, run_digest
 from dags.common.cluster_model import CompactionSettings
@@ -132,7 +133,7 @@ def plan(
         "expires": expires,
         "not_asked": "" if expires else "nothing expires, so nobody is asked",
         "approval_hours": settings.approval_hours,
-        "subject": f"Let {_count(expires)} expire?",
+        "subject": f"Let {numbered(expires, 'record')} expire?",
         "body": body,
         "compact_args": ["--plan", path, "--plan-digest", digest, "--output", staging],
     }
@@ -145,19 +146,19 @@ def approval_lines(found: Mapping[str, Any], expire: bool, digest: str, places: 
     """
     records, offsets, groups = (found[name] for name in ("records", "committed_offsets", "groups"))
     yield (
-        f"Compaction of {found['bytes']} bytes with {_count(records)}, of which {offsets} committed offsets and "
-        f"{groups} groups stand, for {found['profile']}."
+        f"Compaction of {found['bytes']} bytes with {numbered(records, 'record')}, of which "
+        f"{numbered(offsets, 'committed offset')} and {numbered(groups, 'group')} stand, for {found['profile']}."
     )
     yield ""
     if not (expire and found["due"]):
         yield "Nothing expires."
     else:
-        yield f"**{_count(found['due'])} expire**, with a retention of {found['offsets_retention_ms']} ms:"
+        yield f"**{numbered(found['due'], 'record')} expire**, with a retention of {found['offsets_retention_ms']} ms:"
         yield ""
         yield from (f"- {count} {what}" for what, count in found["reasons"].items())
         yield ""
         losing, expired = found["groups_losing"], found["groups_expired"]
-        yield f"Of {losing} groups, {expired} of which go altogether. Those that lose most:"
+        yield f"Of {numbered(losing, 'group')}, {expired} of which go altogether. Those that lose most:"
         yield ""
         for loss in found["most"]:
             gone = ", the group goes" if loss["expires"] else ""
@@ -166,10 +167,6 @@ def approval_lines(found: Mapping[str, Any], expire: bool, digest: str, places: 
     yield f"- every record, now (`due`) and later: {places[TOMBSTONES]}"
     yield f"- plan: {places[PLAN]}"
     yield f"- SHA-256 of the plan: `{digest}`"
-
-
-def _count(records: int) -> str:
-    return "1 record" if records == 1 else f"{records} records"
 
 
 def _code(text: str) -> str:

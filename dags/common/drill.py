@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from coordinator_core.durations import numbered
 from dags.common.approval import Approval
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
@@ -95,9 +96,10 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         "approval_hours": settings.approval_hours,
         "subject": f"Do {scenario} to {cluster.name}?",
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
-        f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
-        f"- {totals['groups_moved']} of {totals['groups']} groups move, {totals['groups_rebalancing']} rebalance\n"
-        f"- {lost} committed offsets go back or vanish\n\n"
+        f"- {totals['partitions_moved']} of {numbered(totals['partitions'], 'offsets partition')} move\n"
+        f"- {totals['groups_moved']} of {numbered(totals['groups'], 'group')} move, "
+        f"{totals['groups_rebalancing']} rebalance\n"
+        f"- committed offsets that go back or vanish: {lost}\n\n"
         f"Fault: `{_filled(settings.fault_command, scenario, brokers)}`\n\n"
         f"Recovery: `{_filled(settings.recover_command, scenario, brokers)}`\n\n"
         f"Prediction: {linked(cluster, prediction)}\n",

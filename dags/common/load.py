@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.durations import numbered
 from dags.common.attempts import attempt_id, now_ms, window_key
 from dags.common.capture import captured
 from dags.common.clusters import Cluster, ClusterFile, load_clusters
@@ -152,23 +153,27 @@ def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, f
     rows = {table: entry["rows"] for table, entry in manifest["tables"].items()}
     inputs, damage = manifest["inputs"], manifest["damage"]
     size = sum(entry["bytes"] for entry in inputs)
+    segments, damaged = numbered(len(inputs), "segment"), numbered(len(damage), "place")
     chosen = "told from the records" if manifest["profile_inferred"] else "as asked"
     facts = [
         ("run", run),
         ("cluster", f"{manifest['cluster']}, window {manifest['window']}"),
         ("profile", f"{manifest['profile']}, {chosen}"),
-        ("input", f"{len(inputs)} segments, {len(manifest['cut'])} offsets partitions, {size} bytes"),
-        ("complete", "yes" if manifest["complete"] else f"NO: damaged in {len(damage)} places, see manifest"),
-        ("groups", f"{rows['groups']} with {rows['members']} members"),
+        ("input", f"{segments}, {numbered(len(manifest['cut']), 'offsets partition')}, {size} bytes"),
+        (
+            "complete",
+            "yes" if manifest["complete"] else f"NO: damaged in {damaged}, see manifest",
+        ),
+        ("groups", f"{rows['groups']} with {numbered(rows['members'], 'member')}"),
         ("offsets", f"{rows['offsets']} committed, {rows['pending_offsets']} pending"),
         ("findings", _findings(manifest["findings"])),
         ("state hash", manifest["state_hash"]),
         ("seconds", ", ".join(f"{step} {value:.1f}" for step, value in seconds.items())),
     ]
     if failures := manifest["load_failures"]:
-        facts.append(("not loaded", f"{failures} records at which a broker of this profile gives up"))
+        facts.append(("not loaded", f"{numbered(failures, 'record')} at which a broker of this profile gives up"))
     if carried := manifest["carried_records"]:
-        facts.append(("carried", f"{carried} records of types or versions that this profile does not know"))
+        facts.append(("carried", f"{numbered(carried, 'record')} of types or versions that this profile does not know"))
     return [f"{name:<12}{text}" for name, text in facts]
 
 

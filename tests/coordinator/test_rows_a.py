@@ -127,7 +127,7 @@ def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
     manager.unload(partition, 1)
     manager.load(partition, 2)
     assert manager.load_failures == [
-        LoadFailure(1, "tombstone for group 'g', which still has 1 members"),
+        LoadFailure(1, "tombstone for group 'g', which still has 1 member"),
     ]
     assert manager.get_group("g").group_epoch == 3
 

@@ -154,7 +154,7 @@ def test_a_group_that_is_gone_makes_its_members_join_anew(profile: Profile) -> N
 def test_members_that_are_back_make_the_group_rebalance(profile: Profile) -> None:
     group = of_g(state(classic(4, "a")), state(classic(4, "a", "left")), profile)
     assert group.rebalances is True
-    assert "1 members that had left are back" in group.reason
+    assert "1 member that had left is back" in group.reason
 
 
 def test_consumer_groups_are_judged_by_their_heartbeats() -> None:
@@ -276,7 +276,7 @@ def test_share_and_streams_groups_are_judged_by_their_heartbeats(kind: Callable[
     assert moved(kind(4, "a")) == (True, "heartbeats are answered FENCED_MEMBER_EPOCH")
     assert moved(kind(5)) == (True, "heartbeats are answered UNKNOWN_MEMBER_ID")
     assert moved(None) == (True, "heartbeats are answered GROUP_ID_NOT_FOUND")
-    assert moved(kind(5, "a", "left")) == (True, "1 members that had left are back, until their session is over")
+    assert moved(kind(5, "a", "left")) == (True, "1 member that had left is back, until the session is over")
 
 
 def test_share_groups_are_asked_for_start_offsets_not_for_committed_ones() -> None:
@@ -466,4 +466,4 @@ def test_a_transaction_whose_marker_is_lost_hangs(tmp_path: Path) -> None:
     assert group.phases[-1].answers["OffsetFetch"] == "UNSTABLE_OFFSET_COMMIT"
     assert prediction.totals.hanging_transactions == 1
     assert prediction.verdict is Verdict.MISSED
-    assert "1 transactions stay open for ever" in prediction.reasons
+    assert "1 transaction stays open for ever" in prediction.reasons

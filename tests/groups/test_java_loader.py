@@ -107,7 +107,7 @@ def test_a_deletion_in_the_coordinators_order_leaves_nothing() -> None:
 
 def test_a_group_tombstone_without_its_siblings_fails_the_load() -> None:
     history = with_member(History(), "m", 0)
-    assert "still has 1 members" in failure(history.modern(3, GROUP_KEY, None))
+    assert "still has 1 member" in failure(history.modern(3, GROUP_KEY, None))
     empty = History().modern(3, GROUP_KEY, {"epoch": 3}).modern(6, GROUP_KEY, {"assignmentEpoch": 3})
     assert "target assignment metadata" in failure(empty.modern(3, GROUP_KEY, None))
 

@@ -57,7 +57,7 @@ def test_what_is_imported_is_told(tmp_path: Path, regroup: Command) -> None:
     assert (code, err.count("\n")) == (0, 1)
     assert out.splitlines() == [
         f"imported:  {tmp_path}/log",
-        "records:   4 of 1 offsets partitions, from 1 files",
+        "records:   4 of 1 offsets partition, from 1 file",
         "isolation: read_committed",
         "missing:   4 offsets between the first and the last",
         "commits:   3, of which the records do not tell whether they are transactional",
@@ -346,7 +346,7 @@ def test_a_file_cut_at_any_length(tmp_path: Path, regroup: Command) -> None:
     [
         (lambda place: None, "no such file or directory"),
         (lambda place: (place / "dump").mkdir(), "no Parquet file in it"),
-        (lambda place: write(place / "dump" / "a.parquet", []), "no record in 1 files"),
+        (lambda place: write(place / "dump" / "a.parquet", []), "no record in 1 file"),
     ],
 )
 def test_nothing_to_import(arrange: Any, message: str, tmp_path: Path, regroup: Command) -> None:

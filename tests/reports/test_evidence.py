@@ -206,7 +206,7 @@ def test_a_chain_names_what_it_lost(tmp_path: Path, capfd: pytest.CaptureFixture
     made.append(export(wednesday, tmp_path / "3", "--previous", str(tmp_path / "2")))
     previous = made[2]["predicate"]["previous"]
     assert previous["rewritten"] == [f"{segment.parent.name}/{segment.name}"]
-    assert "1 segments were rewritten since the evidence before" in capfd.readouterr().err
+    assert "1 segment was rewritten since the evidence before" in capfd.readouterr().err
     verified(capfd, *(tmp_path / name for name in "123"))
     document = statement(tmp_path / "3")
     document["predicate"]["previous"]["gaps"] = [{"offsets_partition": 0, "from_offset": 3, "to_offset": 5}]

@@ -282,7 +282,9 @@ def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_p
     assert signalled(20, "after", signal.SIGKILL, *apply).wait() == -signal.SIGKILL
     assert 1 < len(place.held(*groups)) < len(groups)
     found = regroup("restore", "verify", tmp_path / "applied", *place.server, code=ExitCode.APPLY_FAILED).stdout
-    assert re.search(r"^problem: +the apply has not ended: \d+ of 40 groups are not written; the same", found, re.M)
+    assert re.search(
+        r"^problem: +the apply has not ended: its journal has no end of \d+ of 40 groups; the same", found, re.M
+    )
     dry = regroup("restore", "apply", tmp_path / "plan.json", *place.server, code=ExitCode.USAGE)
     assert re.fullmatch(r"dry run: +\d+ offsets of \d+ groups are refused\n", dry.stdout)
     assert "as planned; go on with the --output of an apply that has begun it" in dry.stderr
