@@ -29,7 +29,7 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.figures import EXAMPLES, figures_of
 from coordinator_core.rules.settings import settings_from
-from tests.log.builders import NOW_MS, build_batch
+from tests.log.builders import NOW_MS, build_batch, write_partition
 from tests.rules.faults import FAULTS
 from tests.rules.logs import (
     HEALTHY,
@@ -386,6 +386,12 @@ def test_the_summary_names_the_worst_of_each_rule_first(report: dict[str, Any]) 
         "R32",
     ]
     assert lines[-1] == "- report: `report.html`"
+
+
+def test_a_page_about_a_snapshot_names_no_run_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_partition(tmp_path, {0: log_of(*HEALTHY)})
+    assert run(["report", str(tmp_path), "--kafka-version", "4.3.1", "--format", "html"]) == 0
+    assert "<dt>Run</dt><dd>none: a snapshot was replayed for this page</dd>" in capfd.readouterr().out
 
 
 def test_the_command_writes_all_forms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
