@@ -111,9 +111,10 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     severity = Severity.WARNING if read_again or skipped else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
         severity = Severity.CRITICAL
+    what = _WHAT[kind] if len(removals) > 1 else _WHAT[kind].replace("their topic", "its topic")
     whose = "an active group" if had_members else "a group that was rebalancing" if bug else "a group without members"
     verdict = (
-        f"{count(len(removals), 'committed offset')} of {group.group_id}, {whose}, {_WHAT[kind]} at "
+        f"{count(len(removals), 'committed offset')} of {group.group_id}, {whose}, {what} at "
         f"{moment(first.place.timestamp_ms)}: {end.why}."
     )
     if kind is EndKind.EXPIRY and bug is None and had_members and not any(one.subscribed for one in removals):

@@ -861,9 +861,9 @@ def test_a_topic_that_is_not_listed_was_deleted(
     (path / "topics.json").write_text(json.dumps(document))
     (found,) = (one for one in explained(path, capfd) if one["code"] in ("offsets-deleted", "topic-deleted"))
     assert (found["code"], found["undo"] is None) == (code, code == "topic-deleted")
-    assert ("topics.json has the topic no more. Or it was an OffsetDelete request" in found["verdict"]) is (
-        code == "topic-deleted"
-    )
+    is_deleted = code == "topic-deleted"
+    assert ("went with the deletion of its topic" in found["verdict"]) is is_deleted
+    assert ("topics.json has the topic no more. Or it was an OffsetDelete request" in found["verdict"]) is is_deleted
     assert bool(undo_commands(str(path), "broker-1:9092", None, profile_for_release("4.3.1"))) is (
         code == "offsets-deleted"
     )
