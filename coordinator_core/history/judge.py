@@ -35,6 +35,8 @@ _SWEEPS_MS = 1_200_000
 """Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
 _ANOTHER_SWEEP_MS = 1000
 _ALIKE = 0.1
+_ALIKE_AGAINST = 0.01
+"""Where the brokers kept offsets for longer when the log was copied."""
 _BESIDE = 2
 _ONE_SWEEP_MS = 250
 _NEVER = 1 << 63
@@ -352,7 +354,7 @@ class Judge:
         if trusts_sweeps and self._sweeps_beside(removal):
             why += ", and a sweep removed offsets of other groups at that moment"
             return self._by_expiry(removal, Certainty.LIKELY, why)
-        sure = Certainty.LIKELY if age >= self._least_known else Certainty.POSSIBLE
+        sure = Certainty.LIKELY if age >= (default if captured is None else captured) else Certainty.POSSIBLE
         return self._by_expiry(removal, sure, why)
 
     @property
@@ -362,16 +364,18 @@ class Judge:
         return default if self._captured is None else min(default, self._captured)
 
     def _alike(self, act: _Act) -> int:
-        """How many other groups lost offsets at about the age of these, at other times."""
+        """How many other groups lost offsets at about the age of these, at other times: ages at sweeps differ by the
+        time between two sweeps."""
         if act.alike is None:
             least, now = act.age_ms, act.first.place.timestamp_ms
+            share = _ALIKE_AGAINST if self._captured is not None and (least or 0) < self._captured else _ALIKE
             act.alike = len(
                 {
                     group_id
                     for age, group_id, at_ms, _ in self._lessons.ages
                     if least is not None
                     and group_id != act.first.offset_key.group_id
-                    and abs(age - least) <= least * _ALIKE
+                    and abs(age - least) <= min(least * share, _SWEEPS_MS)
                     # What went at the same moment may have been idle for as long, whatever took it; and of groups that
                     # stopped together, those that go one after the other are about as old, too.
                     and abs(at_ms - now) > max(_ANOTHER_SWEEP_MS, 2 * abs(age - least))

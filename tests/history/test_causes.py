@@ -23,7 +23,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import ControlType
 from coordinator_core.releases import profile_for_release
 from tests.cases import CASES, CORPUS, Case
-from tests.history.logs import DAY, MINUTE, T0, Client, Log, case_histories, group_histories
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, case_histories, group_histories
 from tests.history.test_portions import check_portions
 from tests.history.test_table import check
 
@@ -277,6 +277,24 @@ def test_groups_that_stopped_together_are_of_one_age_whatever_took_them(apart_ms
     groups = group_histories([path], "3.9.2", captured_retention_ms=7 * DAY).values()
     told = {(end.kind, end.certainty.value) for group in groups for end in ends(group)}
     assert told == {(EXPIRED, "likely") if apart_ms else (DELETED, "possible")}
+
+
+@pytest.mark.parametrize("days", [40, None])
+def test_ages_that_are_roughly_alike_are_no_retention(days: int | None, tmp_path: Path) -> None:
+    """Somebody deletes what was idle for about a month, an hour apart; sweeps are ten minutes apart."""
+    log = Log()
+    for number, group in enumerate("abc"):
+        log.wait(number * HOUR).generation(group, 1, Client(group)).commit(group, {("orders", 0): 5})
+        log.generation(group, 2)
+    log.wait(30 * DAY)
+    for number, group in enumerate("abc"):
+        log.wait(3 * number * HOUR).tombstones(group, ("orders", 0), with_group=True)
+    path = log.wait(DAY).commit("other", {("events", 0): 1}).write(tmp_path)
+    captured = None if days is None else days * DAY
+    groups = group_histories([path], "3.9.2", captured_retention_ms=captured).values()
+    assert not any("more group" in end.why for group in groups for end in ends(group))
+    if days:
+        assert {(end.kind, end.certainty.value) for group in groups for end in ends(group)} == {(DELETED, "possible")}
 
 
 @pytest.mark.parametrize(

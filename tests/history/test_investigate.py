@@ -265,6 +265,7 @@ def test_an_expiry_that_may_be_a_request_tells_nothing_for_sure_of_the_retention
     found = json.loads(out(capfd, str(path), "--kafka-version", "4.3.1", "--format", "json"))["explanations"]
     (told,) = [one for one in found if one["code"] == "offsets-expired" and one["group_id"] == GROUP]
     assert "The log cannot exclude: DeleteGroups, which would leave the same records." in told["not_this"]
+    assert "of 2 or less; else it was a DeleteGroups request: the log does not decide." in told["verdict"]
     assert "If it was expiry, offsets.retention.minutes was raised since: it is 7 d now." in told["now"]
 
 
