@@ -34,6 +34,8 @@ STORM = 20
 """Rebalances of a group in an hour."""
 FLAPS = 5
 """Joins of one client in an hour."""
+_FEW_FLAPS = 3
+"""Joins of one client in an hour in which no other one joins: it is put out, or restarts."""
 REPLACEMENTS = 3
 """Replacements of the member behind one group instance id in an hour."""
 TURNS = 6
@@ -468,8 +470,9 @@ class Flapping(NamedTuple):
     joins: Sequence[Change]
 
 
-def flapping_of(group: GroupHistory) -> list[Flapping]:
-    """Clients that come and go, where as many of the same name at once do not explain it."""
+def flapping_of(group: GroupHistory, *, few: bool = False) -> list[Flapping]:
+    """Clients that come and go, where as many of the same name at once do not explain it; with ``few`` also those that
+    do so seldom, and alone."""
     joins: dict[str, list[Change]] = {}
     at_once: Counter[str] = Counter()
     for change in rounds_of(group):
@@ -485,6 +488,11 @@ def flapping_of(group: GroupHistory) -> list[Flapping]:
         others = max((len(joined) for other, joined in joins.items() if other != name), default=0)
         if not close and at_once[name] == 1 and others <= _ALONE * len(changes):
             close = _close(changes, _FLAPS_A_DAY, DAY_MS)
+        if few and not close and at_once[name] == 1:
+            close = _close(changes, _FEW_FLAPS)
+            beside = (one for other, joined in joins.items() if other != name for one in joined)
+            if close and any(close[0].place <= one.place <= close[-1].place for one in beside):
+                close = ()
         if close:
             found.append(Flapping(name, close))
     return found

@@ -122,11 +122,12 @@ def _static_membership(last: Change) -> Sequence[str]:
 
 def _flapping(group: GroupHistory) -> Iterator[Explanation]:
     """A client that comes and goes, too seldom to be a storm."""
-    for one in flapping_of(group):
+    often = {one.name for one in flapping_of(group)}
+    for one in flapping_of(group, few=True):
         begin, end = one.joins[0].place, one.joins[-1].place
         yield Explanation(
             "flapping-member",
-            Severity.WARNING,
+            Severity.WARNING if one.name in often else Severity.INFO,
             f"{one.name} joined {group.group_id} {len(one.joins)} times from {moment(begin.timestamp_ms)} to "
             f"{moment(end.timestamp_ms)}: it comes and goes, and each time "
             + (

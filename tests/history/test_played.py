@@ -246,3 +246,24 @@ def test_a_crash_loop_says_that_other_partitions_stand_too(tmp_path: Path, capfd
     found = of(explained(topics(log.write(tmp_path), (0, 90), (0, 90)), capfd), "restarts-without-progress")
     assert "stays at 50 (record 2), and 1 other partition where it is. " in found["verdict"]
     assert any("or the one behind where another partition stands" in step for step in found["now"])
+
+
+@pytest.mark.parametrize("is_deploy", [False, True])
+def test_a_client_that_is_put_out_a_few_times_is_a_note(is_deploy: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """max.poll.interval.ms passes three times in an hour; the twin's members are restarted one after the other."""
+    one, other = Client("a-0", client_id="a", partitions=(KEY,)), Client("b-0", client_id="b", partitions=(OTHER,))
+    log = Log().generation("g", 1, one, other).commit("g", {KEY: 5, OTHER: 5})
+    for number in range(1, 4):
+        log.wait(8 * MINUTE).generation("g", 4 * number, other).wait(4 * MINUTE)
+        one = Client(f"a-{number}", client_id="a", partitions=(KEY,))
+        log.generation("g", 4 * number + 1, one, other).commit("g", {KEY: number * 10, OTHER: number * 10})
+        if is_deploy:
+            log.wait(MINUTE).generation("g", 4 * number + 2, one).wait(MINUTE)
+            other = Client(f"b-{number}", client_id="b", partitions=(OTHER,))
+            log.generation("g", 4 * number + 3, one, other)
+    found = {found["code"]: found for found in explained(log.write(tmp_path), capfd)}
+    assert ("flapping-member" in found) != is_deploy
+    if not is_deploy:
+        told = found["flapping-member"]
+        assert told["severity"] == "info"
+        assert told["verdict"].startswith("a on /10.0.0.1 joined g 3 times")
