@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
-from coordinator_core.history.model import Change, ChangeKind, Deletions, Place
+from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place
 from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.words import count
 from coordinator_core.lifecycle.due import expiry_of
@@ -46,6 +47,7 @@ AT_END = frozenset(
         "group-behind",
         "group-id-reused",
         "group-in-two-partitions",
+        "group-out-of-reach",
         IS_EMPTY,
         "group-silent",
         "group-stopped",
@@ -100,6 +102,18 @@ def step(change: Change) -> Event:
     if change.kind is ChangeKind.EPOCH and change.cause:
         text += f"; cause: {change.cause}"
     return Event(change.place, text)
+
+
+def first_place(group: GroupHistory) -> Place:
+    """The first record of a group that has some."""
+    places = [one.place for _, one in group.all_versions()] + [one.place for one in group.changes]
+    return min(places, key=attrgetter("record_offset"))
+
+
+def last_place(group: GroupHistory) -> Place:
+    """The newest record of a group that has some."""
+    places = [one.last_place for _, one in group.all_versions()] + [one.place for one in group.changes]
+    return max(places, key=attrgetter("record_offset"))
 
 
 @dataclass(slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -14,7 +13,7 @@ from coordinator_core.groups.model import Transaction, TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
 from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, first_place
 from coordinator_core.investigate.words import consumer_groups, count, moment, when
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import OFFSETS_TOPIC, Codec, PartitionLog
@@ -300,7 +299,7 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 history,
                 first.place,
                 evidence=[
-                    Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a write")
+                    Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a record")
                     for one in history.leaders[:SHOWN]
                 ],
                 until_ms=history.leaders[-1].place.timestamp_ms,
@@ -474,98 +473,8 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
         )
 
 
-def explain_cluster(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
-    """Facts that show only across partitions: split groups, families of one-shot groups."""
-    yield from _split(histories)
-    yield from _families(histories)
-
-
-def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
-    homes: dict[str, list[GroupHistory]] = {}
-    for history in histories:
-        assert history.state is not None
-        live = {key.group_id for key in history.state.offsets} | history.state.groups.keys()
-        for group_id in live & history.groups.keys():
-            group = history.groups[group_id]
-            # Commits of open transactions, or members before their first epoch, tell no place.
-            if group.versions or group.changes:
-                homes.setdefault(group_id, []).append(group)
-    split = {group_id: groups for group_id, groups in homes.items() if len(groups) > 1}
-    if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
-        yield _copied(copied)
-        split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
-    for group_id, groups in list(split.items())[:SHOWN]:
-        places = sorted((_last_place(group) for group in groups), key=lambda place: place.timestamp_ms)
-        newest = places[-1]
-        yield Explanation(
-            "group-in-two-partitions",
-            Severity.CRITICAL,
-            f"{group_id} is in offsets partitions {', '.join(str(place.offsets_partition) for place in places)}: "
-            "the number "
-            f"of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has the newest "
-            f"records, of {moment(newest.timestamp_ms)}. {count(len(split), 'group')} in all.",
-            newest.timestamp_ms,
-            group_id,
-            newest.offsets_partition,
-            evidence=[Event(place, "newest record there") for place in places],
-            not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
-            now=["Bring all groups to their partitions: regroup compact SNAPSHOT --offsets-partitions N --output DIR"],
-        )
-
-
-def _is_scattered(groups: Sequence[GroupHistory]) -> bool:
-    """Whether each offset key of a group has an offsets partition of its own, and several go on at the same time: a
-    coordinator writes a group into one partition, a producer places each key by itself."""
-    keys = Counter(key for group in groups for key in group.versions)
-    spans = sorted((_first_place(group).timestamp_ms, _last_place(group).timestamp_ms) for group in groups)
-    overlap = any(after < until for (_, until), (after, _) in itertools.pairwise(spans))
-    return len(keys) > 1 and max(keys.values()) == 1 and overlap
-
-
-def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
-    """Records of the offsets topic that somebody produced into it."""
-    group_id, groups = min(scattered.items(), key=lambda one: (-len(one[1]), one[0]))
-    by_partition = sorted(groups, key=lambda group: group.offsets_partition)
-    places = [_last_place(group) for group in by_partition]
-    newest = max(places, key=lambda place: place.timestamp_ms)
-    examples = ", ".join(
-        f"{key.topic}-{key.partition} in {group.offsets_partition}"
-        for group in by_partition[:3]
-        for key in list(group.versions)[:1]
-    )
-    return Explanation(
-        "offsets-topic-copied",
-        Severity.CRITICAL,
-        f"{count(len(scattered), 'group')} {'is' if len(scattered) == 1 else 'are'} in several partitions of "
-        f"__consumer_offsets at the same time, {group_id} in {', '.join(str(one.offsets_partition) for one in places)}:"
-        f" its offset keys lie apart ({examples}), as a producer places them by their hash. A coordinator keeps a "
-        "group in one partition, so a client wrote them: MirrorMaker, Replicator or a restore that copied "
-        "__consumer_offsets of another cluster as if it were any topic.",
-        newest.timestamp_ms,
-        group_id,
-        newest.offsets_partition,
-        evidence=[Event(place, "newest record there") for place in places][:SHOWN],
-        not_this=[
-            "The number of offsets partitions was not changed (KIP-895): then a group goes on in its new partition "
-            "only, with the same offset keys.",
-            "No offset expired: those of this cluster are in the group's own partition, if it has any.",
-        ],
-        now=[
-            "Take internal topics out of the copy: --exclude '__.*' (--blacklist of old releases) of MirrorMaker 1, "
-            "topics.exclude of MirrorMaker 2, and deny producers WRITE on __consumer_offsets (ACLs).",
-            "Copied values are offsets of the other cluster; do not start a consumer from them. Use "
-            "sync.group.offsets.enabled of MirrorMaker 2, which translates them.",
-            "What each broker would load of it: regroup loads SNAPSHOT",
-        ],
-    )
-
-
-def _last_place(group: GroupHistory) -> Place:
-    places = [one.last_place for _, one in group.all_versions()] + [one.place for one in group.changes]
-    return max(places, key=attrgetter("record_offset"))
-
-
-def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+def explain_families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    """Families of groups of one shot each, which lie in all offsets partitions."""
     groups = {
         group.group_id: group
         for history in histories
@@ -589,7 +498,7 @@ def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
             f"{family.size_bytes / max(1, total):.0%} of the bytes; each start of that application leaves one for the "
             "retention time.",
             family.groups[-1].first_ms,
-            evidence=[Event(_first_place(group), group.group_id) for group in born[:SHOWN]],
+            evidence=[Event(first_place(group), group.group_id) for group in born[:SHOWN]],
             now=[
                 "Give the application a fixed group.id; if it needs none, read with assign() and without commits.",
                 f"Remove the old ones: {consumer_groups(born[0].group_id, '--delete')} (--group is repeatable)",
@@ -599,7 +508,7 @@ def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
 
 def _seen(group: GroupHistory) -> Seen:
     once = sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1
-    times = _first_place(group).timestamp_ms, _end_of_life(group).timestamp_ms
+    times = first_place(group).timestamp_ms, _end_of_life(group).timestamp_ms
     has_members = bool(group.changes) and bool(group.changes[-1].members)
     return Seen(group.group_id, *times, group.size_bytes, once, has_members)
 
@@ -608,9 +517,4 @@ def _end_of_life(group: GroupHistory) -> Place:
     """The last record that is no removal: the retention removes a group long after its life."""
     places = [one.last_place for _, one in group.all_versions()]
     places += [one.place for one in group.changes if one.kind is not ChangeKind.DELETED]
-    return max(places, key=attrgetter("record_offset"), default=_first_place(group))
-
-
-def _first_place(group: GroupHistory) -> Place:
-    places = [one.place for _, one in group.all_versions()] + [one.place for one in group.changes]
-    return min(places, key=attrgetter("record_offset"))
+    return max(places, key=attrgetter("record_offset"), default=first_place(group))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
 from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation
 from coordinator_core.investigate.words import count, moment, when
@@ -50,7 +50,7 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
 def _pauses(history: PartitionHistory) -> Iterator[Explanation]:
     for leader in history.leaders:
         began_ms = leader.place.timestamp_ms - leader.pause_ms
-        groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= HOUR_MS else []
+        groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= MINUTE_MS else []
         if paused := [one for one in groups if leader.pause_ms >= USUAL * one.usual_ms]:
             yield _paused(history, leader, paused)
 
@@ -136,12 +136,13 @@ def _paused(history: PartitionHistory, leader: LeaderChange, paused: Sequence[_R
     several = len(paused) >= _AT_LEAST_TWO
     return Explanation(
         "offsets-partition-paused",
-        Severity.WARNING if several else Severity.INFO,
-        f"Nothing was written to offsets partition {history.offsets_partition} for {span(leader.pause_ms)}, from "
+        Severity.WARNING if several and leader.pause_ms >= HOUR_MS else Severity.INFO,
+        f"Offsets partition {history.offsets_partition} has no record for {span(leader.pause_ms)}, from "
         f"{moment(place.timestamp_ms - leader.pause_ms)} until another coordinator took over (leader epoch "
         f"{leader.epoch_before} to {place.leader_epoch}, record {place.record_offset}); "
         f"{count(len(paused), 'group')} that committed about every {span(min(one.usual_ms for one in paused))} before "
-        f"did not in that time: {_names(paused)}.",
+        f"have none of that time: {_names(paused)}. Nobody could commit then, or the commits were lost with a leader "
+        "that nobody had copied (an unclean election).",
         place.timestamp_ms - leader.pause_ms,
         group_id=None if several else paused[0].group.group_id,
         offsets_partition=history.offsets_partition,
@@ -149,7 +150,8 @@ def _paused(history: PartitionHistory, leader: LeaderChange, paused: Sequence[_R
         not_this=["It was not the groups: several stopped and went on at the same time."] if several else [],
         now=[
             "Look at the controller's log for the leader of that partition in that time: offline, or a broker that was "
-            "down with the only replica. Replication factor 3 lets another one take over in seconds.",
+            "down with the only replica, or an unclean election. Replication factor 3 lets another one take over in "
+            "seconds; keep unclean.leader.election.enable=false.",
             "What was processed then was committed late, or is processed twice by members that restarted in it.",
         ],
     )

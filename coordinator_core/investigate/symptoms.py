@@ -21,11 +21,11 @@ _SYMPTOMS = (
         "offsets-expired-while-active offsets-expired groups-lost-offsets-together offsets-deleted "
         "removed-offsets-cleaned reset-by-admin offsets-set-again-and-again synced-over-own-commits stale-commit "
         "moved-back commits-end-with-coordinator left-long-after-last-commit negative-offset-committed two-owners "
-        "commit-overtaken tombstones-without-a-rule log-start-moved group-in-two-partitions two-writers "
-        "offsets-topic-copied commits-refused-beside-members group-id-not-filled-in commit-after-losing-partition "
-        "topic-recreated group-is-empty never-committed group-took-over group-is-new groups-went-back-together "
-        "offsets-topic-anew partitions-moved-in-one-rebalance commits-out-of-order transactions-aborted "
-        "clock-went-back",
+        "commit-overtaken tombstones-without-a-rule log-start-moved group-in-two-partitions group-out-of-reach "
+        "two-writers offsets-topic-copied commits-refused-beside-members group-id-not-filled-in "
+        "commit-after-losing-partition topic-recreated group-is-empty never-committed group-took-over group-is-new "
+        "groups-went-back-together offsets-topic-anew partitions-moved-in-one-rebalance commits-out-of-order "
+        "transactions-aborted clock-went-back",
     ),
     (
         "skipped, missing records, lost messages, missing messages, not delivered, lag became 0",
@@ -54,7 +54,7 @@ _SYMPTOMS = (
         "coordinator is unavailable, Waiting for coordinator, IllegalStateException, still owned, is not a",
         "offsets-topic-without-replicas offsets-partition-silent offsets-partition-paused "
         "commits-end-with-coordinator coordinator-moves load-refused load-at-risk load-never-ends group-id-reused "
-        "mixed-message-formats group-in-two-partitions",
+        "mixed-message-formats group-in-two-partitions group-out-of-reach",
     ),
     (
         "REBALANCE_IN_PROGRESS, rebalanc, UNKNOWN_MEMBER_ID, UnknownMemberId, not aware of this member, "
@@ -84,8 +84,8 @@ _SYMPTOMS = (
     ),
     (
         "GROUP_ID_NOT_FOUND, GroupIdNotFound, group does not exist, group disappeared, group is gone",
-        "offsets-deleted offsets-expired groups-lost-offsets-together group-in-two-partitions load-refused "
-        "tombstones-without-a-rule",
+        "offsets-deleted offsets-expired groups-lost-offsets-together group-in-two-partitions group-out-of-reach "
+        "load-refused tombstones-without-a-rule",
     ),
     (
         "sync.group.offsets, MirrorMaker, MM2, failover cluster, checkpoint",

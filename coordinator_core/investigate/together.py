@@ -333,7 +333,7 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         places = count(len({one.place.offsets_partition for one in moved}), "offsets partition")
         verdict += (
             f"the coordinator of {places} moved (partition {at.place.offsets_partition}, leader epoch "
-            f"{at.epoch_before} to {at.place.leader_epoch}, after {span(at.pause_ms)} without a write)."
+            f"{at.epoch_before} to {at.place.leader_epoch}, after {span(at.pause_ms)} without a record)."
         )
         now = (
             "Look at the brokers that led these partitions until then: a restart, a session that expired, a full disk."

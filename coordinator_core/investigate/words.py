@@ -44,6 +44,12 @@ def tool(name: str, *arguments: object) -> str:
     return shell_words([f"{name}.sh", "--bootstrap-server", "HOST:9092", *map(str, arguments)])
 
 
+def restore_plan(group_id: str, *arguments: str) -> str:
+    """A call of ``regroup restore plan`` for a group of this log, quoted for a shell."""
+    source = ["regroup", "restore", "plan", "SNAPSHOT", "--group", group_id, *arguments]
+    return shell_words([*source, "--bootstrap-server", "HOST:9092", "--output", "plan.json"])
+
+
 def consumer_groups(group_id: str, *arguments: str) -> str:
     """A call of ``kafka-consumer-groups.sh``, quoted for a shell."""
     return tool("kafka-consumer-groups", "--group", group_id, *arguments)

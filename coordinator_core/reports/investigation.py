@@ -169,7 +169,7 @@ def caveats(found: Investigation, *, of_groups: bool) -> Iterator[str]:
             yield (
                 f"Coordinator: offsets partition {partition.offsets_partition} changed to leader epoch "
                 f"{change.place.leader_epoch} at record {change.place.record_offset}, "
-                f"{moment(change.place.timestamp_ms)}; no write for {span(change.pause_ms)} before it."
+                f"{moment(change.place.timestamp_ms)}; no record for {span(change.pause_ms)} before it."
             )
         if partition.missing:
             longest = partition.holes[0] if partition.holes else None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.log.types import ControlType
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.history.incidents import topics
-from tests.history.logs import DAY, HOUR, MINUTE, Client, Log
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
 from tests.history.test_investigate import KEY, explained, out
 
 Capfd = pytest.CaptureFixture[str]
@@ -267,3 +270,49 @@ def test_a_client_that_is_put_out_a_few_times_is_a_note(is_deploy: bool, tmp_pat
         told = found["flapping-member"]
         assert told["severity"] == "info"
         assert told["verdict"].startswith("a on /10.0.0.1 joined g 3 times")
+
+
+@pytest.mark.parametrize(("begun", "words"), [(10, "Stop its consumers"), (900, "If it began at the end")])
+def test_a_group_in_two_partitions_says_where_it_began_anew(
+    begun: int, words: str, tmp_path: Path, capfd: Capfd
+) -> None:
+    """__consumer_offsets got more partitions, and the group's coordinator is that of another one."""
+    Log().commit("g", {KEY: 400, OTHER: 7}).write(tmp_path, 3)
+    Log(at=T0 + HOUR).commit("g", {KEY: begun, OTHER: 7}).write(tmp_path, 17)
+    found = of(explained(tmp_path, capfd), "group-in-two-partitions")
+    assert f"orders-0 is committed at {begun} from record 0 on, and stood at 400 in 3." in found["verdict"]
+    assert words in found["now"][0]
+    assert found["now"][0].endswith("--group g --before-record 3:2 --bootstrap-server HOST:9092 --output plan.json")
+
+
+def test_a_group_that_its_coordinator_does_not_read_is_told(tmp_path: Path, capfd: Capfd) -> None:
+    """__consumer_offsets got more partitions, and its sink connector has not run since."""
+    number = partition_for("connect-g", 7)
+    Log().commit("connect-g", {KEY: 400}).write(tmp_path, number + 1)
+    Log().commit("connect-h", {KEY: 400}).write(tmp_path, partition_for("connect-h", 7))
+    infos = [PartitionInfo(each, 1, 0, (1,), (1,)) for each in range(7)]
+    topology = Topology.of_offsets({1: BrokerInfo(1, {"PLAINTEXT": ("broker", 9092)})}, infos)
+    (tmp_path / "topology.json").write_text(json.dumps(topology.document()))
+    found = explained(tmp_path, capfd)
+    assert [one["group_id"] for one in found if one["code"] == "connector-offsets-stay"] == ["connect-h"]
+    told = of(found, "group-out-of-reach")
+    assert told["severity"] == "critical"
+    assert f"connect-g is in offsets partition {number + 1}, and its coordinator has {number}" in told["verdict"]
+
+
+def test_commits_that_an_unclean_election_lost_were_written(tmp_path: Path, capfd: Capfd) -> None:
+    """The old leader took commits for some minutes that nobody had copied; the new one is led on at once."""
+    log = Log()
+    for epoch in (0, 1):
+        log.epoch = epoch
+        for value in range(1000 * epoch, 1000 * epoch + 300, 10):
+            for group in "gh":
+                log.commit(group, {KEY: value})
+            log.wait(5 * SECOND)
+        log.wait(3 * MINUTE)
+    log.write(tmp_path)
+    told = of(explained(tmp_path, capfd), "offsets-partition-paused")
+    assert (told["severity"], told["evidence"][0]["record_offset"]) == ("info", 60)
+    assert "Offsets partition 0 has no record for 3.1 min" in told["verdict"]
+    assert "lost with a leader that nobody had copied (an unclean election)" in told["verdict"]
+    assert "; no record for 3.1 min before it." in out(capfd, str(tmp_path), "--kafka-version", "3.9.2")

@@ -1,0 +1,205 @@
+"""Groups in offsets partitions that their coordinator does not read."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.history.model import GroupHistory, PartitionHistory
+from coordinator_core.investigate.model import AT_END, SHOWN, Case, Event, Explanation, first_place, last_place
+from coordinator_core.investigate.words import count, moment, restore_plan, when
+from coordinator_core.rules.model import Severity
+
+
+def explain_places(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
+    """Groups that several offsets partitions have, and groups whose coordinator reads another one."""
+    homes = _homes(histories)
+    number = _offsets_partitions(case)
+    yield from _split({group_id: groups for group_id, groups in homes.items() if len(groups) > 1}, number)
+    yield from _out_of_reach(_strays(homes, number), number)
+
+
+def without_stale(
+    explanations: Sequence[Explanation], histories: Sequence[PartitionHistory], case: Case
+) -> list[Explanation]:
+    """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
+    read."""
+    stale = {
+        (group_id, group.offsets_partition)
+        for group_id, groups in _homes(histories).items()
+        for group in sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1]
+    }
+    strays = _strays(_homes(histories), _offsets_partitions(case))
+    stale |= {(one.group_id, one.offsets_partition) for one in strays}
+    return [one for one in explanations if one.code not in AT_END or (one.group_id, one.offsets_partition) not in stale]
+
+
+def _offsets_partitions(case: Case) -> int:
+    """Number of offsets partitions of the cluster; 0 where it is not known."""
+    return len(case.topology.offsets_partitions or ()) if case.topology is not None else 0
+
+
+def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory]]:
+    """Groups that live at the end of offsets partitions, by group id."""
+    homes: dict[str, list[GroupHistory]] = {}
+    for history in histories:
+        assert history.state is not None
+        live = {key.group_id for key in history.state.offsets} | history.state.groups.keys()
+        for group_id in live & history.groups.keys():
+            group = history.groups[group_id]
+            # Commits of open transactions, or members before their first epoch, tell no place.
+            if group.versions or group.changes:
+                homes.setdefault(group_id, []).append(group)
+    return homes
+
+
+def _strays(homes: Mapping[str, Sequence[GroupHistory]], number: int) -> list[GroupHistory]:
+    """Groups of one offsets partition alone, which is not that of their coordinator."""
+    alone = [groups[0] for _, groups in sorted(homes.items()) if len(groups) == 1 and number]
+    return [one for one in alone if one.offsets_partition != partition_for(one.group_id, number)]
+
+
+def _split(split: Mapping[str, Sequence[GroupHistory]], number: int) -> Iterator[Explanation]:
+    if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
+        yield _copied(copied)
+        split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
+    for group_id, groups in list(split.items())[:SHOWN]:
+        by_time = sorted(groups, key=lambda group: last_place(group).timestamp_ms)
+        places = [last_place(group) for group in by_time]
+        newest, old = places[-1], by_time[-2]
+        begun, events = _begun_anew(old, by_time[-1])
+        yield Explanation(
+            "group-in-two-partitions",
+            Severity.CRITICAL,
+            f"{group_id} is in offsets partitions {', '.join(str(place.offsets_partition) for place in places)}: "
+            "the number "
+            f"of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has the newest "
+            f"records, of {moment(newest.timestamp_ms)}.{begun} {count(len(split), 'group')} in all.",
+            newest.timestamp_ms,
+            group_id,
+            newest.offsets_partition,
+            events=events,
+            evidence=[Event(place, "newest record there") for place in places],
+            not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
+            now=[
+                f"{_why_back(old, by_time[-1])} what offsets partition {old.offsets_partition} has of it: "
+                + restore_plan(group_id, "--before-record", f"{old.offsets_partition}:{places[-2].record_offset + 1}"),
+                _bring_all(number),
+            ],
+        )
+
+
+def _begun_anew(old: GroupHistory, new: GroupHistory) -> tuple[str, list[Event]]:
+    """Where a group began in its new offsets partition, and what it had left in the old one."""
+    begun = [
+        (abs(versions[0].first.committed_offset - old.standing[key].last.committed_offset), key, versions[0])
+        for key, versions in sorted(new.versions.items())
+        if key in old.standing
+    ]
+    if not begun:
+        return "", []
+    _, key, first = max(begun, key=lambda one: one[0])
+    left = old.standing[key]
+    name = f"{key.topic}-{key.partition}"
+    return (
+        f" It began anew there, without its offsets: {name} is committed at {first.first.committed_offset} from record "
+        f"{first.place.record_offset} on, and stood at {left.last.committed_offset} in {old.offsets_partition}.",
+        [
+            Event(left.last_place, f"{name}: {left.last.committed_offset}, left behind"),
+            Event(first.place, f"{name}: {first.first.committed_offset}, first commit there"),
+        ],
+    )
+
+
+def _why_back(old: GroupHistory, new: GroupHistory) -> str:
+    left = {key: one.last.committed_offset for key, one in old.standing.items()}
+    if any(key in left and one.last.committed_offset < left[key] for key, one in new.standing.items()):
+        return "Stop its consumers, and put back"
+    return "If it began at the end (auto.offset.reset=latest) and skipped records, stop its consumers, and put back"
+
+
+def _bring_all(number: int) -> str:
+    return (
+        "Bring all groups to their partitions, all brokers stopped: regroup compact SNAPSHOT --offsets-partitions "
+        f"{number or 'N'} --output DIR"
+    )
+
+
+def _out_of_reach(strays: Sequence[GroupHistory], number: int) -> Iterator[Explanation]:
+    for group in strays[:SHOWN]:
+        newest, held = last_place(group), group.standing
+        yield Explanation(
+            "group-out-of-reach",
+            Severity.CRITICAL,
+            f"{group.group_id} is in offsets partition {group.offsets_partition}, and its coordinator has "
+            f"{partition_for(group.group_id, number)}: __consumer_offsets has {number} partitions now (KIP-895). It "
+            f"knows neither the group nor its {count(len(held), 'committed offset')}; its consumers begin by "
+            f"auto.offset.reset. {count(len(strays), 'group')} in all.",
+            newest.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            evidence=[
+                *(
+                    Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+                    for key, one in sorted(held.items())[:SHOWN]
+                ),
+            ]
+            or [Event(newest, "newest record of the group")],
+            not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
+            now=[
+                *when(
+                    held,
+                    f"Before its consumers start, put its offsets back: {restore_plan(group.group_id)}",
+                ),
+                _bring_all(number),
+            ],
+        )
+
+
+def _is_scattered(groups: Sequence[GroupHistory]) -> bool:
+    """Whether each offset key of a group has an offsets partition of its own, and several go on at the same time: a
+    coordinator writes a group into one partition, a producer places each key by itself."""
+    keys = Counter(key for group in groups for key in group.versions)
+    spans = sorted((first_place(group).timestamp_ms, last_place(group).timestamp_ms) for group in groups)
+    overlap = any(after < until for (_, until), (after, _) in itertools.pairwise(spans))
+    return len(keys) > 1 and max(keys.values()) == 1 and overlap
+
+
+def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
+    """Records of the offsets topic that somebody produced into it."""
+    group_id, groups = min(scattered.items(), key=lambda one: (-len(one[1]), one[0]))
+    by_partition = sorted(groups, key=lambda group: group.offsets_partition)
+    places = [last_place(group) for group in by_partition]
+    newest = max(places, key=lambda place: place.timestamp_ms)
+    examples = ", ".join(
+        f"{key.topic}-{key.partition} in {group.offsets_partition}"
+        for group in by_partition[:3]
+        for key in list(group.versions)[:1]
+    )
+    return Explanation(
+        "offsets-topic-copied",
+        Severity.CRITICAL,
+        f"{count(len(scattered), 'group')} {'is' if len(scattered) == 1 else 'are'} in several partitions of "
+        f"__consumer_offsets at the same time, {group_id} in {', '.join(str(one.offsets_partition) for one in places)}:"
+        f" its offset keys lie apart ({examples}), as a producer places them by their hash. A coordinator keeps a "
+        "group in one partition, so a client wrote them: MirrorMaker, Replicator or a restore that copied "
+        "__consumer_offsets of another cluster as if it were any topic.",
+        newest.timestamp_ms,
+        group_id,
+        newest.offsets_partition,
+        evidence=[Event(place, "newest record there") for place in places][:SHOWN],
+        not_this=[
+            "The number of offsets partitions was not changed (KIP-895): then a group goes on in its new partition "
+            "only, with the same offset keys.",
+            "No offset expired: those of this cluster are in the group's own partition, if it has any.",
+        ],
+        now=[
+            "Take internal topics out of the copy: --exclude '__.*' (--blacklist of old releases) of MirrorMaker 1, "
+            "topics.exclude of MirrorMaker 2, and deny producers WRITE on __consumer_offsets (ACLs).",
+            "Copied values are offsets of the other cluster; do not start a consumer from them. Use "
+            "sync.group.offsets.enabled of MirrorMaker 2, which translates them.",
+            "What each broker would load of it: regroup loads SNAPSHOT",
+        ],
+    )
