@@ -252,6 +252,14 @@ class Aborts:
     transactions: int = 0
 
 
+class ShareAct(NamedTuple):
+    """Progress of a share group that an Admin client set, or deleted, in these topics."""
+
+    place: Place
+    topics: tuple[str, ...]
+    deletes: bool
+
+
 class ClockBack(NamedTuple):
     """A record of the groups in question that is stamped ``back_ms`` before an earlier record; ``earlier_ms`` is the
     newest time before."""
@@ -301,6 +309,7 @@ class GroupHistory:
     """Aborts since the last commit that counts."""
     overtaken: list[Overtaken] = field(default_factory=list)
     trespasses: list[Trespass] = field(default_factory=list)
+    share_acts: list[ShareAct] = field(default_factory=list)
     size_bytes: int = 0
     records: int = 0
     largest_batch_bytes: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Passing, Portion
 from coordinator_core.fold.tasks import packed
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
+from coordinator_core.groups.modern import ShareRecords
 from coordinator_core.history.course import Course
 from coordinator_core.history.members import generation_of, members_of, owner_of, succession
 from coordinator_core.history.model import (
@@ -34,6 +35,7 @@ from coordinator_core.history.model import (
     PartitionHistory,
     Place,
     Removal,
+    ShareAct,
     Version,
 )
 from coordinator_core.history.removals import Removals
@@ -446,6 +448,8 @@ class HistoryReader:
             if record.key_type == _ASSIGNMENT_TYPE:
                 self._group(group_id).assigned = place
             self._note_epoch_cause(group_id, record)
+            if record.key_type == ShareRecords.state_metadata and record.value is not None:
+                self._group(group_id).share_acts += _share_acts(place, record.value)
             return
         group = self._replayer.group(group_id)
         history = self._group(group_id)
@@ -521,3 +525,17 @@ def _is_foreign(batch: Batch) -> bool:
     """Whether a batch of tombstones is none that a coordinator writes: those have no producer, and the Java
     coordinator, whose records a Scala one loads after a downgrade, numbers its batches from 0."""
     return batch.magic >= 2 and (batch.producer_id != NO_PRODUCER_ID or batch.base_sequence > 0)
+
+
+def _share_acts(place: Place, value: Mapping[str, Any]) -> Iterator[ShareAct]:
+    """What an Admin client did to the progress of a share group: partitions are initialized anew where they are
+    already, or topics are deleted."""
+    known = {(topic["topicId"], number) for topic in value["initializedTopics"] for number in topic["partitions"]}
+    anew = [
+        topic["topicName"]
+        for topic in value["initializingTopics"]
+        if any((topic["topicId"], number) in known for number in topic["partitions"])
+    ]
+    for topics, deletes in ((anew, False), ([topic["topicName"] for topic in value["deletingTopics"]], True)):
+        if topics:
+            yield ShareAct(place, tuple(topics), deletes)

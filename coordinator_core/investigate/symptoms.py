@@ -154,7 +154,7 @@ _SYMPTOMS = (
     ("probing, warmup, warm-up", "rebalances-by-the-clock"),
     ("new group, application.id, renamed", "group-took-over group-is-new"),
     ("clock, NTP, timestamps", "clock-went-back"),
-    ("share group, acknowledge", "share-group"),
+    ("share group, acknowledge", "share-group share-offsets-set share-offsets-deleted"),
     ("FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH, session.timeout", "flapping-member rebalance-storm"),
     ("group.protocol, KIP-848, migrat", "group-changed-type group-type-goes-to-and-fro load-refused load-at-risk"),
 )

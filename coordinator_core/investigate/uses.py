@@ -47,6 +47,7 @@ def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _fenced(group, case)
     if rounds and rounds[-1].group_type is GroupType.SHARE:
         yield _share(group, rounds[-1])
+        yield from _share_acts(group)
     elif rounds:
         yield from _never_committed(group, rounds, case)
         yield from list(_silent(group, rounds, case)) or _silent_member(group, rounds, case)
@@ -389,6 +390,39 @@ def _share(group: GroupHistory, last: Change) -> Explanation:
             f"See how far it is: {tool('kafka-share-groups', '--describe', '--group', group.group_id)}",
         ],
     )
+
+
+def _share_acts(group: GroupHistory) -> Iterator[Explanation]:
+    for act in group.share_acts:
+        after = next((one for one in group.changes if one.place > act.place), None)
+        if act.deletes and after is not None and after.kind is ChangeKind.DELETED:
+            continue  # It goes with the group.
+        at, topics = act.place, ", ".join(act.topics[:SHOWN])
+        yield Explanation(
+            "share-offsets-deleted" if act.deletes else "share-offsets-set",
+            Severity.WARNING,
+            f"Progress of {group.group_id}, a share group, in {topics} was "
+            + (
+                f"deleted at {moment(at.timestamp_ms)} by an admin client: it begins there at its "
+                "share.auto.offset.reset."
+                if act.deletes
+                else f"set at {moment(at.timestamp_ms)} by an admin client: records are delivered again, or skipped. "
+                "How many is in __share_group_state, not here."
+            ),
+            at.timestamp_ms,
+            evidence=[Event(at, f"{topics}: progress is {'deleted' if act.deletes else 'initialized anew'}")],
+            not_this=["No member and no retention did it: it takes a group without members, and a request."],
+            now=[
+                f"See where it is: {tool('kafka-share-groups', '--describe', '--offsets', '--group', group.group_id)}",
+                "Ask who ran kafka-share-groups.sh --reset-offsets or --delete-offsets at that time.",
+                "To set it by time, its members stopped: "
+                + tool(
+                    *("kafka-share-groups", "--reset-offsets", "--group", group.group_id, "--topic", act.topics[0]),
+                    *("--to-datetime", moment(at.timestamp_ms).replace(" ", "T").removesuffix("Z") + ".000"),
+                    "--execute",
+                ),
+            ],
+        )
 
 
 def without_cut_off(

@@ -316,3 +316,36 @@ def test_commits_that_an_unclean_election_lost_were_written(tmp_path: Path, capf
     assert "Offsets partition 0 has no record for 3.1 min" in told["verdict"]
     assert "lost with a leader that nobody had copied (an unclean election)" in told["verdict"]
     assert "; no record for 3.1 min before it." in out(capfd, str(tmp_path), "--kafka-version", "3.9.2")
+
+
+def share_state(*, anew: bool = False, deletes: bool = False) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The record that says in which topics a share group has progress."""
+    topic = {"topicId": "PkR2PeUuSnyXEfI70GUlvw", "topicName": "orders"}
+    known = {**topic, "partitions": [0, 1]}
+    value = {
+        "initializingTopics": [known] if anew else [],
+        "initializedTopics": [] if deletes else [known],
+        "deletingTopics": [topic] if deletes else [],
+    }
+    return 15, {"groupId": "g"}, value
+
+
+@pytest.mark.parametrize(
+    ("act", "code"), [("set", "share-offsets-set"), ("deleted", "share-offsets-deleted"), ("", "")]
+)
+def test_progress_of_a_share_group_that_a_request_set_is_told(
+    act: str, code: str, tmp_path: Path, capfd: Capfd
+) -> None:
+    """kafka-share-groups.sh --reset-offsets, or --delete-offsets; the twin is deleted as a whole."""
+    log = Log().modern((11, {"groupId": "g"}, {"epoch": 4, "metadataHash": 0}), share_state())
+    log.wait(MINUTE).modern(share_state(anew=act == "set", deletes=act != "set"))
+    if act == "set":
+        log.modern(share_state())
+    elif not act:
+        log.modern((15, {"groupId": "g"}, None), (11, {"groupId": "g"}, None))
+    log.write(tmp_path)
+    told = [one for one in explained(tmp_path, capfd, release="4.3.1") if one["code"].startswith("share-offsets")]
+    assert [(one["code"], one["severity"]) for one in told] == ([(code, "warning")] if code else [])
+    for one in told:
+        assert f"Progress of g, a share group, in orders was {act} at" in one["verdict"]
+        assert [event["record_offset"] for event in one["evidence"]] == [2]
