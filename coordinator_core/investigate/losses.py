@@ -14,7 +14,7 @@ from coordinator_core.history.signs import has_reached, is_left_over
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, were
+from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, restore_plan, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
@@ -62,7 +62,10 @@ def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
     kinds = [one for one in (end.kind, *end.others) if one is not EndKind.TOPIC_DELETION]
     if len(kinds) <= len(end.others) and all(_has_id_now(one, case.topics) for one in removals):
         why = f"{end.why}; the topic has the same id now, so it was not deleted"
-        return replace(end, kind=kinds[0] if kinds else EndKind.NO_RULE, others=tuple(kinds[1:]), why=why)
+        sure = end.certainty if len(kinds) > 1 else Certainty.LIKELY
+        return replace(
+            end, kind=kinds[0] if kinds else EndKind.NO_RULE, certainty=sure, others=tuple(kinds[1:]), why=why
+        )
     if EndKind.TOPIC_DELETION in end.others and end.kind in _ELSE and _is_another_now(removals, case.topics):
         why = f"{end.why}; the topic has another id now, so it was deleted and made again"
         return replace(end, kind=EndKind.TOPIC_DELETION, others=tuple(kinds), why=why)
@@ -108,7 +111,10 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
     if kind is EndKind.TOPIC_DELETION and (not end.others or _is_another_now(removals, case.topics)):
         read_again, skipped = [], []  # A topic that is made again begins again.
-    severity = Severity.WARNING if read_again or skipped else Severity.INFO
+    begun_again = (
+        _begun_again(group, removals) if kind in _OF_TOPICS_THAT_STAY and not read_again and not skipped else ""
+    )
+    severity = Severity.WARNING if read_again or skipped or begun_again else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
         severity = Severity.CRITICAL
     what = _WHAT[kind] if len(removals) > 1 else _WHAT[kind].replace("their topic", "its topic")
@@ -167,8 +173,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         minutes, now_ms = f"{may_be_age // MINUTE_MS:,} or less", case.captured_retention_ms
         had = f"is {minutes}" if now_ms is None else f"was {minutes} then (it is {span(now_ms)} now)"
         verdict += f" Or it was expiry, if offsets.retention.minutes of the brokers {had}: the log does not decide."
-    if kind in _OF_TOPICS_THAT_STAY and not read_again and not skipped:
-        verdict += _begun_again(group, removals)
+    verdict += begun_again
     put_back = {id(one) for one in (*missed, *(removal for removal, _ in skipped))}
     lost = [one for one in removals if id(one) in put_back]
     return Explanation(
@@ -191,7 +196,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             for removal in removals[:SHOWN]
         ],
         not_this=_not_this(end, case),
-        now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost)),
+        now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost), began_again=bool(begun_again)),
         capture=_capture(case),
         restore={one.offset_key: one.value.committed_offset for one in lost},
         ends={one.offset_key: one.place.record_offset for one in lost},
@@ -286,6 +291,7 @@ def _now(
     severity: Severity,
     *,
     can_put_back: bool,
+    began_again: bool,
 ) -> list[str]:
     now = []
     if severity > Severity.INFO and can_put_back and kind is EndKind.TOPIC_DELETION:
@@ -295,6 +301,11 @@ def _now(
         )
     elif severity > Severity.INFO and can_put_back:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
+    elif began_again:
+        now.append(
+            "If its consumers have auto.offset.reset=latest, stop them and put the offsets back: "
+            + restore_plan(group.group_id, "--before-record", f"{group.offsets_partition}:{first.place.record_offset}")
+        )
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)
     if bug is not None and not BUGS[bug].fits(case.profile.release):

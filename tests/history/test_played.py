@@ -73,8 +73,10 @@ def test_who_comes_back_to_nothing_began_by_its_policy(tmp_path: Path, capfd: Ca
     log = Log().generation("g", 1, Client("m", partitions=(KEY,))).commit("g", {KEY: 100}).generation("g", 2)
     log.wait(8 * DAY).tombstones("g", KEY, with_group=True)
     log.wait(MINUTE).generation("g", 1, Client("n", partitions=(KEY,))).wait(SECOND).commit("g", {KEY: 130})
-    told = of(explained(log.write(tmp_path), capfd), "offsets-expired")["verdict"]
-    assert "began by auto.offset.reset: orders-0 is committed at 130 from record 6 on" in told
+    told = of(explained(log.write(tmp_path), capfd), "offsets-expired")
+    assert "began by auto.offset.reset: orders-0 is committed at 130 from record 6 on" in told["verdict"]
+    assert told["severity"] == "warning"
+    assert told["now"][0].endswith("--group g --before-record 0:3 --bootstrap-server HOST:9092 --output plan.json")
 
 
 def test_a_first_commit_far_ahead_may_have_been_read_up_to(tmp_path: Path, capfd: Capfd) -> None:
