@@ -51,7 +51,8 @@ def _pauses(history: PartitionHistory) -> Iterator[Explanation]:
     for leader in history.leaders:
         began_ms = leader.place.timestamp_ms - leader.pause_ms
         groups = _rhythms(history, began_ms, leader.pause_ms) if leader.pause_ms >= MINUTE_MS else []
-        if paused := [one for one in groups if leader.pause_ms >= USUAL * one.usual_ms]:
+        alive = [one for one in groups if not _has_left(one.group, leader.place)]
+        if paused := [one for one in alive if leader.pause_ms >= USUAL * one.usual_ms]:
             yield _paused(history, leader, paused)
 
 
@@ -74,8 +75,10 @@ def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhyt
     return found
 
 
-def _has_left(group: GroupHistory) -> bool:
-    return bool(group.changes) and group.changes[-1].kind in (ChangeKind.EMPTY, ChangeKind.DELETED)
+def _has_left(group: GroupHistory, before: Place | None = None) -> bool:
+    """Whether the group had no members any more at the end of the log, or ``before`` a record."""
+    changes = [one for one in group.changes if before is None or one.place < before]
+    return bool(changes) and changes[-1].kind in (ChangeKind.EMPTY, ChangeKind.DELETED)
 
 
 def _names(groups: Sequence[_Rhythm]) -> str:
