@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from coordinator_core.durations import MINUTE_MS, span
@@ -14,7 +14,16 @@ from coordinator_core.history.signs import has_reached, is_left_over
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import by_rest, count, described, from_file, moment, restore_plan, were
+from coordinator_core.investigate.words import (
+    by_rest,
+    count,
+    described,
+    from_file,
+    moment,
+    of_topics,
+    restore_plan,
+    were,
+)
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
@@ -111,10 +120,9 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
     if kind is EndKind.TOPIC_DELETION and (not end.others or _is_another_now(removals, case.topics)):
         read_again, skipped = [], []  # A topic that is made again begins again.
-    begun_again = (
-        _begun_again(group, removals) if kind in _OF_TOPICS_THAT_STAY and not read_again and not skipped else ""
-    )
-    severity = Severity.WARNING if read_again or skipped or begun_again else Severity.INFO
+    is_told = bool(read_again or skipped) or kind not in _OF_TOPICS_THAT_STAY
+    begun = [] if is_told else _begun(group, removals)
+    severity = Severity.WARNING if read_again or skipped or begun else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
         severity = Severity.CRITICAL
     what = _WHAT[kind] if len(removals) > 1 else _WHAT[kind].replace("their topic", "its topic")
@@ -173,7 +181,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         minutes, now_ms = f"{may_be_age // MINUTE_MS:,} or less", case.captured_retention_ms
         had = f"is {minutes}" if now_ms is None else f"was {minutes} then (it is {span(now_ms)} now)"
         verdict += f" Or it was expiry, if offsets.retention.minutes of the brokers {had}: the log does not decide."
-    verdict += begun_again
+    if begun:
+        verdict += _begun_again(begun)
     put_back = {id(one) for one in (*missed, *(removal for removal, _ in skipped))}
     lost = [one for one in removals if id(one) in put_back]
     return Explanation(
@@ -196,7 +205,16 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             for removal in removals[:SHOWN]
         ],
         not_this=_not_this(end, case),
-        now=_now(group, case, kind, first, bug, severity, can_put_back=bool(lost), began_again=bool(begun_again)),
+        now=_now(
+            group,
+            case,
+            kind,
+            first,
+            bug,
+            severity,
+            can_put_back=bool(lost),
+            begun={removal.offset_key for removal, _ in begun},
+        ),
         capture=_capture(case),
         restore={one.offset_key: one.value.committed_offset for one in lost},
         ends={one.offset_key: one.place.record_offset for one in lost},
@@ -220,11 +238,13 @@ def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
     return ""
 
 
-def _begun_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
+def _begun(group: GroupHistory, removals: Sequence[Removal]) -> list[tuple[Removal, Version]]:
+    """Removals after which members committed anew, with the first such value."""
+    return [(one, after) for one in removals if (after := _first_after(group, one)) is not None and after.had_members]
+
+
+def _begun_again(begun: Sequence[tuple[Removal, Version]]) -> str:
     """That members came back to nothing: where they began is not in the log."""
-    begun = [(one, after) for one in removals if (after := _first_after(group, one)) is not None and after.had_members]
-    if not begun:
-        return ""
     removal, after = min(begun, key=lambda one: one[1].place)
     return (
         f" Members came back and began by auto.offset.reset: {removal.offset_key.topic}-{removal.offset_key.partition} "
@@ -291,7 +311,7 @@ def _now(
     severity: Severity,
     *,
     can_put_back: bool,
-    began_again: bool,
+    begun: Collection[OffsetKey],
 ) -> list[str]:
     now = []
     if severity > Severity.INFO and can_put_back and kind is EndKind.TOPIC_DELETION:
@@ -301,10 +321,11 @@ def _now(
         )
     elif severity > Severity.INFO and can_put_back:
         now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
-    elif began_again:
+    elif begun:
+        before = f"{group.offsets_partition}:{first.place.record_offset}"
         now.append(
             "If its consumers have auto.offset.reset=latest, stop them and put the offsets back: "
-            + restore_plan(group.group_id, "--before-record", f"{group.offsets_partition}:{first.place.record_offset}")
+            + restore_plan(group.group_id, *of_topics(begun), "--before-record", before)
         )
     if kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
         now += by_rest(group.group_id)

@@ -144,8 +144,8 @@ def _paused(history: PartitionHistory, leader: LeaderChange, paused: Sequence[_R
         f"{moment(place.timestamp_ms - leader.pause_ms)} until another coordinator took over (leader epoch "
         f"{leader.epoch_before} to {place.leader_epoch}, record {place.record_offset}); "
         f"no commit of that time is there of {count(len(paused), 'group')} that committed about every "
-        f"{span(min(one.usual_ms for one in paused))} before: {_names(paused)}. Nobody could commit then, or the commits were lost with a leader "
-        "that nobody had copied (an unclean election).",
+        f"{span(min(one.usual_ms for one in paused))} before: {_names(paused)}. Nobody could commit then, or the "
+        "commits were lost with a leader that nobody had copied (an unclean election).",
         place.timestamp_ms - leader.pause_ms,
         group_id=None if several else paused[0].group.group_id,
         offsets_partition=history.offsets_partition,

@@ -76,7 +76,9 @@ def test_who_comes_back_to_nothing_began_by_its_policy(tmp_path: Path, capfd: Ca
     told = of(explained(log.write(tmp_path), capfd), "offsets-expired")
     assert "began by auto.offset.reset: orders-0 is committed at 130 from record 6 on" in told["verdict"]
     assert told["severity"] == "warning"
-    assert told["now"][0].endswith("--group g --before-record 0:3 --bootstrap-server HOST:9092 --output plan.json")
+    assert told["now"][0].endswith(
+        "--topic orders:0 --before-record 0:3 --bootstrap-server HOST:9092 --output plan.json"
+    )
 
 
 def test_a_first_commit_far_ahead_may_have_been_read_up_to(tmp_path: Path, capfd: Capfd) -> None:
