@@ -149,10 +149,11 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         )
     if skipped:
         records = sum(after.first.committed_offset - removal.value.committed_offset for removal, after in skipped)
+        gone = "the retention of the topic had removed them, " if _may_be_gone(skipped, case.topics) else ""
         verdict += (
             f" {count(len(skipped), 'partition')} began again {count(records, 'record')} further: "
-            "auto.offset.reset=latest skipped them, the retention of the topic had removed them, or they were read, "
-            "from the start on with auto.offset.reset=earliest, before the first commit."
+            f"auto.offset.reset=latest skipped them, {gone}or they were read, from the start on with "
+            "auto.offset.reset=earliest, before the first commit."
         )
     if kind is EndKind.DELETE_GROUPS and not any(
         change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset
@@ -220,6 +221,16 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         ends={one.offset_key: one.place.record_offset for one in lost},
         bug=bug,
     )
+
+
+def _may_be_gone(skipped: Sequence[tuple[Removal, Version]], topics: Topics | None) -> bool:
+    """Whether records behind a removed value may not be there any more."""
+    for removal, _ in skipped:
+        key = removal.offset_key
+        bounds = None if topics is None else topics.bounds(key.topic, key.partition)
+        if bounds is None or bounds[0] > removal.value.committed_offset:
+            return True
+    return False
 
 
 def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:

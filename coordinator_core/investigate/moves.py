@@ -168,7 +168,8 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
             f"See how far they have come since: {back}",
             *by_rest(group.group_id),
-            "Ask who ran kafka-consumer-groups.sh --reset-offsets, or called alterConsumerGroupOffsets, at that time.",
+            "Ask who ran kafka-consumer-groups.sh --reset-offsets or kafka-streams-application-reset.sh, or called "
+            "alterConsumerGroupOffsets, at that time.",
         ],
     )
 

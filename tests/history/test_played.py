@@ -81,12 +81,17 @@ def test_who_comes_back_to_nothing_began_by_its_policy(tmp_path: Path, capfd: Ca
     )
 
 
-def test_a_first_commit_far_ahead_may_have_been_read_up_to(tmp_path: Path, capfd: Capfd) -> None:
+@pytest.mark.parametrize("start", [None, 0, 5000])
+def test_a_first_commit_far_ahead_may_have_been_read_up_to(start: int | None, tmp_path: Path, capfd: Capfd) -> None:
     """A consumer that begins at the start reads thousands of records before enable.auto.commit commits first."""
     log = Log().generation("g", 1, Client("m", partitions=(KEY,))).commit("g", {KEY: 100}).generation("g", 2)
     log.wait(8 * DAY).tombstones("g", KEY, with_group=True)
     log.wait(MINUTE).generation("g", 1, Client("n", partitions=(KEY,))).wait(SECOND).commit("g", {KEY: 5130})
-    told = of(explained(log.write(tmp_path), capfd), "offsets-expired")["verdict"]
+    log.write(tmp_path)
+    if start is not None:
+        topics(tmp_path, (start, 6000))
+    told = of(explained(tmp_path, capfd), "offsets-expired")["verdict"]
+    assert ("the retention of the topic had removed them" in told) == (start != 0)
     assert "or they were read, from the start on" in told
 
 
