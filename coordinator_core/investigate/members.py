@@ -125,6 +125,8 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
     often = {one.name for one in flapping_of(group)}
     for one in flapping_of(group, few=True):
         begin, end = one.joins[0].place, one.joins[-1].place
+        ids = {member.member_id for change in one.joins for member in change.joined if name_of(member) == one.name}
+        lives = len(ids) == 1
         yield Explanation(
             "flapping-member",
             Severity.WARNING if one.name in often else Severity.INFO,
@@ -135,6 +137,7 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
                 if one.joins[-1].kind is ChangeKind.EPOCH
                 else "all members give up their partitions."
             )
+            + (" It kept its member id: the process lived, and was put out or left by itself." if lives else "")
             + told_by_poll_limit(group, one.name),
             begin.timestamp_ms,
             events=[step(change) for change in one.joins[:SHOWN]],
@@ -144,8 +147,8 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
             now=[
                 *when(told_by_poll_limit(group, one.name), POLL_LIMIT_REMEDY),
                 "Look at that client: max.poll.interval.ms against its slowest batch, session.timeout.ms against its "
-                "pauses, restarts by its supervisor.",
-                *_static_membership(one.joins[-1]),
+                f"pauses{'' if lives else ', restarts by its supervisor'}.",
+                *when(not lives, *_static_membership(one.joins[-1])),
             ],
         )
 

@@ -13,7 +13,7 @@ from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.log.types import ControlType
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.history.incidents import topics
-from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
+from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log, modern_member
 from tests.history.test_investigate import KEY, explained, out
 
 Capfd = pytest.CaptureFixture[str]
@@ -367,3 +367,19 @@ def test_progress_of_a_share_group_that_a_request_set_is_told(
     for one in told:
         assert f"Progress of g, a share group, in orders was {act} at" in one["verdict"]
         assert [event["record_offset"] for event in one["evidence"]] == [2]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_process_that_keeps_its_member_id_was_not_restarted(restarts: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """A KIP-848 consumer has one member id as long as it lives; its max.poll.interval.ms passes again and again."""
+    log = Log().modern(modern_member("g", "other"), (3, {"groupId": "g"}, {"epoch": 1}))
+    for number in range(6):
+        kind, key, value = modern_member("g", f"b-{number}" if restarts else "b")
+        epochs = [(3, {"groupId": "g"}, {"epoch": 2 * number + step}) for step in (2, 3)]
+        log.wait(MINUTE).modern((kind, key, value | {"clientId": "b"}), epochs[0])
+        log.wait(MINUTE).modern((8, key, None), (7, key, None), (kind, key, None), epochs[1])
+    log.write(tmp_path)
+    told = of(explained(tmp_path, capfd, release="4.3.1"), "flapping-member")
+    assert told["verdict"].startswith("b on /10.0.0.1 joined g 5 times")
+    assert ("It kept its member id: the process lived" in told["verdict"]) != restarts
+    assert any("group.instance.id" in one for one in told["now"]) == restarts
