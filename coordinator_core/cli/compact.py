@@ -150,10 +150,12 @@ def _write_text(document: Document) -> None:
         for told in row["told"][:_MOST_TOLD]:
             note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {visible(told)}")
         if row["open_producers"]:
-            producers = ", ".join(map(str, row["open_producers"]))
+            producers = ", ".join(map(str, row["open_producers"][:_MOST_TOLD]))
+            more = len(row["open_producers"]) - _MOST_TOLD
             note(
                 f"regroup: offsets partition {row['offsets_partition']}: nothing from record offset "
                 f"{row['last_stable_offset']} on is compacted: open transaction of producer {producers}"
+                f"{f' and {more} more' if more > 0 else ''}"
             )
     names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
     write_line(columns.format("all", *(document[name] for name in names), ""))

@@ -139,24 +139,26 @@ def _compared(table: pa.Table, moved: OffsetMap | None) -> pa.Table:
 
 
 def _transaction_differences(old: CommitClass, new: CommitClass, moved: OffsetMap | None) -> Iterator[Difference]:
-    def is_open(table: pa.Table) -> list[dict[str, Any]]:
-        rows = table.filter(pc.equal(table["outcome"], TransactionOutcome.OPEN.value)).select(_TRANSACTION)
-        found: list[dict[str, Any]] = rows.to_pylist()
-        return found
-
-    before, after = is_open(old.merged.transactions), is_open(new.merged.transactions)
-    originals = [row["first_record_offset"] for row in before]
-    if moved is not None:
-        for row in before:
-            for name in ("first_record_offset", "last_record_offset"):
-                row[name] = int(moved(np.array([row[name]], np.int64))[0])
-    for row, record_offset in zip(before, originals, strict=True):
+    before, after = _open_transactions(old, moved), _open_transactions(new, None)
+    for row, record_offset in before.items():
         if row not in after:
-            detail = f"of producer {row['producer_id']}"
-            yield Difference(old.name, "open transaction", None, None, record_offset, detail)
+            yield Difference(old.name, "open transaction", None, None, record_offset, f"of producer {row[0]}")
     for row in after:
         if row not in before:
-            yield Difference(old.name, "open transaction", None, None, -1, f"new, of producer {row['producer_id']}")
+            yield Difference(old.name, "open transaction", None, None, -1, f"new, of producer {row[0]}")
+
+
+def _open_transactions(of: CommitClass, moved: OffsetMap | None) -> dict[tuple[Any, ...], int]:
+    """Open transactions with the record offsets of the output, each with the offset of its first record here."""
+    transactions = of.merged.transactions
+    rows = transactions.filter(pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value))
+    columns = {name: rows[name].to_pylist() for name in _TRANSACTION}
+    first = columns["first_record_offset"]
+    columns["groups"] = [*map(tuple, columns["groups"])]
+    if moved is not None:
+        for name in ("first_record_offset", "last_record_offset"):
+            columns[name] = moved(np.array(columns[name], np.int64)).tolist()
+    return dict(zip(zip(*columns.values(), strict=True), first, strict=True))
 
 
 def _group_differences(old: ReleaseGroups, new: ReleaseGroups, moved: OffsetMap | None) -> Iterator[Difference]:

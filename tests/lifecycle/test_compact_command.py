@@ -235,6 +235,16 @@ def test_a_late_commit_under_a_tombstone_stays(tmp_path: Path, capfd: pytest.Cap
     assert [line.split()[1] for line in story.splitlines()] == ["1", "2", "3"]
 
 
+def test_a_few_of_many_open_transactions_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = b"".join(
+        build_batch(one, [(encoded_key(), offset_value(one))], producer_id=one, transactional=True) for one in range(9)
+    )
+    log = write_segment(tmp_path, data)
+    code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)
+    assert code == 0
+    assert "open transaction of producer 0, 1, 2, 3, 4 and 4 more\n" in err
+
+
 def test_help_names_the_options(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["compact", "--help"]) == 0
     text = capfd.readouterr().out
