@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from coordinator_core.errors import RegroupError, StorageError, UsageError, not_written
+from coordinator_core.errors import RegroupError, StorageError, UsageError, lack_behind, not_written
 
 _MOST_AT_ONCE, _LARGE, _PORTION = 1 << 30, 1 << 20, 8 << 20
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
@@ -45,6 +45,11 @@ _PASSING = re.compile(
     r"|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED)\b"
 )
 """Errors of pyarrow after which a later try may succeed: S3 (``ErrorToStatus`` in Arrow's ``s3_internal.h``), GCS."""
+_REFUSED = re.compile(
+    r"AWS Error (?!NO_SUCH_KEY|RESOURCE_NOT_FOUND)[A-Z_]+\b"
+    r"|google::cloud::Status\((PERMISSION_DENIED|UNAUTHENTICATED)\b"
+)
+"""Errors of pyarrow by which a store refuses to answer: rights, credentials. They say nothing of the file."""
 
 
 def user_cache(name: str) -> str:
@@ -118,10 +123,33 @@ def input_file(path: str) -> Any:
     return system.open_input_file(inner)
 
 
-def output_file(path: str) -> Any:
-    """The ``pyarrow.NativeFile`` that writes ``path``."""
+@contextmanager
+def output_file(path: str) -> Iterator[Any]:
+    """The ``pyarrow.NativeFile`` that writes ``path``; raises as :func:`writing`."""
     system, inner = filesystem(path)
-    return system.open_output_stream(inner)
+    with writing(path), system.open_output_stream(inner) as file:
+        yield file
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """An ``OSError`` of the block is one of reading ``path``; raises as :func:`read`."""
+    try:
+        yield
+    except OSError as error:
+        if lack_behind(error) is not None:
+            raise
+        raise unreadable(path, error) from error
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """An ``OSError`` of the block is one of writing ``path``: ``StorageError``, or what
+    :func:`~coordinator_core.errors.not_written` says."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_written(path, error) from error
 
 
 def is_object(path: str) -> bool:
@@ -277,10 +305,12 @@ def _passing(path: str, error: Exception) -> StorageError | None:
     return StorageError(f"{path}: the storage does not answer: {error}")
 
 
-def raise_passing(path: str, error: Exception) -> None:
-    """Raises ``StorageError`` where a later try may succeed; for callers to whom any other error means damage."""
-    if (passing := _passing(path, error)) is not None:
-        raise passing from error
+def raise_refused(path: str, error: Exception) -> None:
+    """Raises ``StorageError`` where a later try may succeed, ``UsageError`` where reading is not allowed; for callers
+    to whom any other error means damage."""
+    refused = isinstance(error, PermissionError) or (not is_local(path) and _REFUSED.search(str(error)))
+    if refused or _passing(path, error) is not None:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: str, error: Exception) -> RegroupError:

@@ -12,6 +12,7 @@ from tests.test_project import CODE, ROOT, tracked
 _CALLS = {
     *("write_text", "write_bytes", "write_atomic", "new_directory", "mkstemp", "mkdtemp", "NamedTemporaryFile"),
     *("truncate", "ftruncate", "open_output_stream", "output_file", "OSFile", "FileOutputStream", "ParquetWriter"),
+    "ParquetOutput",
 }
 _NAMED = re.compile(r"\btests/[\w/]+\.py(?:::\w+)?")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coordinator_core import __version__, storage
 from coordinator_core.fold.pin import Pin, write_pin
@@ -21,6 +20,7 @@ from coordinator_core.lifecycle.approved import expiry_row
 from coordinator_core.lifecycle.forecast import FORECAST, MOST_GROUPS, Forecast
 from coordinator_core.log.types import Snapshot
 from coordinator_core.runs.manifest import PartitionFacts
+from coordinator_core.runs.parquet_output import ParquetOutput
 from coordinator_core.runs.proof import FileProof
 from coordinator_core.runs.table_directory import TableDirectory, publish_file, staging_path
 
@@ -58,18 +58,16 @@ class ForecastPart:
     def __init__(self, directory: str, first_partition: int) -> None:
         self._directory = directory
         self._name = f"part-{first_partition:05d}-{secrets.token_hex(8)}.parquet"
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetOutput | None = None
         self._rows = 0
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
         if self._writer is None:
             # No directory is made: that of staged files is gone when the table is published.
-            system, inner = storage.filesystem(storage.join(staging_path(self._directory), self._name))
-            self._writer = pq.ParquetWriter(
-                inner,
+            self._writer = ParquetOutput(
+                storage.join(staging_path(self._directory), self._name),
                 FORECAST,
-                filesystem=system,
                 compression="zstd",
                 use_dictionary=[field.name for field in FORECAST if pa.types.is_dictionary(field.type)],
                 column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),

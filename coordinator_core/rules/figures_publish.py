@@ -70,7 +70,7 @@ def read_figures(directory: str) -> Figures | None:
             np.array(document["ages"], np.int64),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
-        storage.raise_passing(path, error)
+        storage.raise_refused(path, error)
         raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
 
 

@@ -122,7 +122,7 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
             settings_from(summary["settings"], RULES),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
-        storage.raise_passing(path, error)
+        storage.raise_refused(path, error)
         raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
     return summary, found
 

@@ -29,7 +29,7 @@ FileProof = Mapping[str, Any]
 
 def proof_of(path: str) -> FileProof:
     """Manifest's entry of a Parquet file that was written; a local file is on the disk then."""
-    with _opened(path) as file:
+    with _opened(path) as file, storage.reading(path):
         found = {"bytes": file.size(), "sha256": _sha256(file), "footer_sha256": _footer_sha256(file)}
     if storage.is_local(path):
         # Before the manifest, which says that the rows are there.
@@ -40,7 +40,7 @@ def proof_of(path: str) -> FileProof:
 
 def check_file(path: str, proof: FileProof) -> None:
     """:class:`DamagedInputError` unless the file is, byte for byte, the published one."""
-    with _opened(path) as file:
+    with _opened(path) as file, storage.reading(path):
         _check_size(path, file, proof)
         _check(path, "its content", _sha256(file), proof["sha256"])
 
@@ -57,11 +57,14 @@ def open_parquet(path: str, proof: FileProof | None, *, is_again: bool = False, 
         if proof is not None:
             _check_size(path, file, proof)
             if file.size() <= (_SMALL_AGAIN_BYTES if is_again else _SMALL_BYTES):
-                data = file.read()
+                with storage.reading(path):
+                    data = file.read()
                 _check(path, "its content", hashlib.sha256(data).hexdigest(), proof["sha256"])
                 source = pa.BufferReader(data)
             else:
-                _check(path, "its footer", _footer_sha256(file), proof["footer_sha256"])
+                with storage.reading(path):
+                    footer = _footer_sha256(file)
+                _check(path, "its footer", footer, proof["footer_sha256"])
                 file.seek(0)
         with parsing(path):
             return pq.ParquetFile(source, page_checksum_verification=proof is not None, **options)
@@ -81,7 +84,7 @@ def parsing(path: str) -> Iterator[None]:
     except (ValueError, OSError, pa.ArrowException) as error:
         if lack_behind(error) is not None or getattr(error, "errno", None) is not None:
             raise
-        storage.raise_passing(path, error)
+        storage.raise_refused(path, error)
         raise DamagedInputError(Damage(path, 0, None, "unreadable_table", str(error))) from None
 
 
@@ -94,7 +97,7 @@ def _opened(path: str) -> pa.NativeFile:
     except (OSError, pa.ArrowInvalid) as error:
         if lack_behind(error) is not None:
             raise
-        storage.raise_passing(path, error)
+        storage.raise_refused(path, error)
         raise _changed(path, f"the file cannot be opened: {error}") from None
 
 

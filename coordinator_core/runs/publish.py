@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coordinator_core import __version__, files, storage
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.merge.schema import RowBlocks
+from coordinator_core.runs.parquet_output import ParquetOutput
 from coordinator_core.runs.place import LATEST, MANIFEST, RunPlace, check_sources
 from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
@@ -34,7 +34,7 @@ from coordinator_core.runs.state_hash import (
     digests_of,
     state_hash,
 )
-from coordinator_core.runs.table_directory import remove_other_attempts, staging_path
+from coordinator_core.runs.table_directory import remove_other_attempts, remove_unpublished, staging_path
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -80,11 +80,10 @@ class RunWriter:
     def __exit__(self, *_: object) -> None:
         if not self._committed:
             try:
-                with suppress(OSError):
+                with suppress(RegroupError):
                     self._close_parts()
             finally:
-                storage.delete_while_written(self.place.path)
-                storage.remove_empty(self._made)
+                remove_unpublished(self.place.path, self._made)
 
     @property
     def staging_path(self) -> str:
@@ -182,14 +181,12 @@ class _PartWriter:
     """One open Parquet file."""
 
     def __init__(self, path: str, table: str, name: str) -> None:
-        system, inner = storage.filesystem(path)
         schema = TABLES[table]
         # Numbers are offsets, times and counts: most go up from row to row, and hardly any comes twice.
         numbers = {field.name for field in schema.arrow if field.type == pa.int64()}
-        self._writer = pq.ParquetWriter(
-            inner,
+        self._writer = ParquetOutput(
+            path,
             schema.arrow,
-            filesystem=system,
             compression="zstd",
             use_dictionary=[name for name in schema.arrow.names if name not in numbers],
             column_encoding=dict.fromkeys(sorted(numbers), "DELTA_BINARY_PACKED"),
@@ -271,8 +268,12 @@ def versions() -> dict[str, str | None]:
 def promote(place: RunPlace, manifest: Manifest) -> bool:
     """Let ``latest.json`` of the cluster name this run; false when it names one with a later ``now_ms``.
 
-    So a backfill of an old window does not hide the newest run, also when both end at once (:mod:`conditional`).
+    So a backfill of an old window does not hide the newest run, also when both end at once (:mod:`conditional`). An
+    error says that the run is there.
     """
     names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
     named = {"path": place.relative_path, **{name: manifest[name] for name in names}}
-    return files.let_latest(storage.join(place.cluster_path, LATEST), named)
+    try:
+        return files.let_latest(storage.join(place.cluster_path, LATEST), named)
+    except RegroupError as error:
+        raise type(error)(f"{error}; the run is published: {place.path}") from None

@@ -145,7 +145,7 @@ class Run:
         except (OSError, ValueError, pa.ArrowException) as error:
             if lack_behind(error) is not None:
                 raise
-            storage.raise_passing(self.path, error)
+            storage.raise_refused(self.path, error)
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         self._check_rows(name, read)
 

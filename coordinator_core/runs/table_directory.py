@@ -7,11 +7,13 @@ another attempt of the task writes another file, and only files that the documen
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 from coordinator_core import files, storage
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.runs.place import check_output_outside
 from coordinator_core.runs.proof import FileProof, proof_of
 
@@ -49,14 +51,24 @@ class TableDirectory:
 
     def __exit__(self, *_: object) -> None:
         if not self._published:
-            storage.delete_while_written(self.directory)
-            storage.remove_empty(self._made)
+            remove_unpublished(self.directory, self._made)
 
     def publish(self, names: Collection[str], document: Mapping[str, Any]) -> None:
         """Write the document, which makes the files ``names`` count, and delete those of other attempts."""
         remove_other_attempts(self.directory, [self._table], names)
         files.write_json(storage.join(self.directory, self._document), document)
         self._published = True
+
+
+def remove_unpublished(directory: str, made: Sequence[Path]) -> None:
+    """Delete what a writer that failed has written, and the local directories that it has ``made`` above.
+
+    Where that is refused, it stays: without its document it is nothing to readers, and ``prune`` takes it. The error of
+    the writer is the one to hear of.
+    """
+    with suppress(RegroupError):
+        storage.delete_while_written(directory)
+    storage.remove_empty(made)
 
 
 def remove_other_attempts(directory: str, tables: Iterable[str], names: Collection[str]) -> None:

@@ -42,6 +42,21 @@ def test_a_full_disk_below_the_fold_cache_is_a_warning(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("limit", [100, 2000, 4000, 6000])
+def test_a_run_for_which_there_is_no_room(tmp_path: Path, limit: int) -> None:
+    """Nothing comes behind the line: Arrow tries again to write the end of a file that is forgotten."""
+    (tmp_path / "log").mkdir()
+    write_segment(tmp_path / "log", batches(0, 3000, 1))
+    place = ["--output", tmp_path / "runs", "--cluster", "c"]
+    process = regroup("replay", tmp_path / "log", *place, *RELEASE, "--no-fold-cache", limit=limit)
+    _, err = process.communicate()
+    assert process.returncode == ExitCode.APPLY_FAILED
+    [line] = err.splitlines()
+    assert line.startswith(f"regroup: error: {tmp_path / 'runs'}/c/")
+    assert line.endswith(": cannot be written: File too large")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_results_of_which_only_a_part_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a buffer the kernel takes what there is room for, and says so by a number."""
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")

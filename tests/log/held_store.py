@@ -1,15 +1,19 @@
 """moto's S3 server with three more properties: objects may be days old, a put under a condition is one step, as S3
-promises and moto's threads do not, and it holds requests back when it is told to.
+promises and moto's threads do not, and it holds requests back, or refuses them, when it is told to.
 
     python -m tests.log.held_store DIRECTORY DAYS
 
 A file ``NAME.hold`` in the directory has a pattern: the first request (``PUT /bucket/key?query``) that it matches is
 told in ``NAME.held``, and waits, as do those behind it, until ``NAME.hold`` is gone. Then they fail: they never happen.
+
+A file ``NAME.refuse`` has a pattern, a status and S3's code of an error, a line each: so are all requests answered that
+the pattern matches, as long as the file is there. Where the code is empty the connection is cut instead.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import threading
 import time
@@ -40,6 +44,14 @@ class Held:
                     time.sleep(0.02)
                 start_response("503 Service Unavailable", [])
                 return []
+        for refusal in self._directory.glob("*.refuse"):
+            pattern, status, code = refusal.read_text().split("\n")
+            if re.search(pattern, request):
+                if not code:
+                    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                answer_text = f"<Error><Code>{code}</Code><Message>told to</Message></Error>".encode()
+                start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(answer_text)))])
+                return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer_text]
         is_conditional = not environ.keys().isdisjoint({"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"})
         with self._one_step if is_conditional else nullcontext():
             answer: Iterable[bytes] = self._application(environ, start_response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -52,10 +53,23 @@ class ObjectStore:
 
     def hold(self, name: str, request: str) -> None:
         """Have requests (``PUT /bucket/key?query``) that match the pattern wait, and never happen."""
+        self._tell(f"{name}.hold", request)
+
+    @contextmanager
+    def refusing(self, request: str, status: str = "", code: str = "") -> Iterator[None]:
+        """Have requests that match the pattern fail (``503 Slow Down``, ``SlowDown``), or their connections be cut."""
+        name = f"{secrets.token_hex(4)}.refuse"
+        self._tell(name, f"{request}\n{status}\n{code}")
+        try:
+            yield
+        finally:
+            (self.directory / name).unlink()
+
+    def _tell(self, name: str, text: str) -> None:
         # A pattern that is half written would match anything.
         part = self.directory / f"{name}.part"
-        part.write_text(request)
-        part.rename(part.with_suffix(".hold"))
+        part.write_text(text)
+        part.rename(self.directory / name)
 
     def held(self, name: str) -> str | None:
         """The request that waits, if there is one."""
