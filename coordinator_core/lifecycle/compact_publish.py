@@ -144,6 +144,11 @@ def finish_compaction(
         "moved": [asdict(partition) for partition in moved],
         "seconds": round(perf_counter() - began, 3),
     }
-    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    storage.write_text(str(staging / REPORT), text)
+    write_report(str(staging), document)
     return document
+
+
+def write_report(directory: str, document: Document) -> None:
+    """Write ``compaction.json`` of the compacted log in a directory, a URI too."""
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    storage.write_text(storage.join(directory, REPORT), text)

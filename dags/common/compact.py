@@ -209,13 +209,16 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
     """
     with _final_errors():
         from coordinator_core import files, storage
-        from coordinator_core.lifecycle.compact_publish import REPORT
+        from coordinator_core.lifecycle.compact_publish import REPORT, write_report
         from coordinator_core.runs.place import LATEST
 
         names = ("now_ms", "profile", "partial", "plan_sha256")
         place, window, run_id = planned["place"], planned["window"], storage.split(proved["directory"])[1]
         target = storage.join(place, window, run_id)
-        # Already there when this task was ended between the two steps, or cleared.
+        # Already there when this task was ended between the steps, or cleared.
+        if storage.exists(staged := storage.join(proved["directory"], REPORT)):
+            # The app knows only where it was told to write.
+            write_report(proved["directory"], files.read_json(staged) | {"output": target})
         files.move_directory(proved["directory"], target, last=REPORT)
         report = files.read_json(storage.join(target, REPORT))
         named = {"path": f"{window}/{run_id}", **{name: report[name] for name in names}}

@@ -57,6 +57,7 @@ def test_where_nothing_expires_nobody_is_asked(api: AirflowApi, compacted: Path)
     [log] = logs(compacted)
     report = json.loads((log / "compaction.json").read_text())
     assert (report["expired_offsets"], report["now_ms"], report["engine"]) == (0, NOW_MS, "spark")
+    assert report["output"] == str(log)
     assert report["output_bytes"] < report["input_bytes"]
     assert offsets(log) == offsets(case("k431-compacted/A-uncleaned").paths[0])
 

@@ -94,6 +94,8 @@ def test_a_compaction_is_planned_carried_out_and_published_by_others(bucket: Obj
     assert json.loads(storage.read_text(f"{root}/state/c/_compacted/latest.json"))["plan_sha256"] == planned["digest"]
     assert storage.list_directory(f"{root}/state/c/_compacted/_staging", missing_ok=True) == []
     assert content(log) == before
+    report = json.loads(storage.read_text(storage.join(published["log"], "compaction.json")))
+    assert report["output"] == published["log"]
 
     profile = profile_for_release("4.3.1")
     left = replay_snapshot(discover([published["log"]]), profile, damage=[])
