@@ -75,6 +75,7 @@ def _instead(path: str) -> str | None:
             newest = newest or resolve_latest(*storage.split(cluster)).path
     # The file that names the newest run may be broken, or name a run that is gone.
     clusters = (one for one in (directory, *below) if storage.exists(storage.join(one, LATEST)))
-    windows = (directory, *(window for cluster in clusters for window in reversed(directories_of(cluster))))
+    # A cluster whose gate was never open has no such file.
+    windows = (directory, *reversed(below), *(window for one in clusters for window in reversed(directories_of(one))))
     newest = newest or next((run for one in windows for run in reversed(directories_of(one)) if is_run(run)), None)
     return None if newest is None else f"is no run, but there are runs below: name one, such as {newest}"

@@ -436,6 +436,15 @@ class TestPathsThatLeadToRuns:
         assert code == 2
         assert err.endswith(f"there are runs below: name one, such as {tmp_path / 'out/c/w/r1'}\n")
 
+    def test_a_cluster_whose_gate_was_never_open(
+        self, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(place / "out", tmp_path / "out")
+        (tmp_path / "out/c/latest.json").unlink()
+        code, _, err = outcome(["list", str(tmp_path / "out/c")], capfd)
+        assert code == 2
+        assert err.endswith(f"there are runs below: name one, such as {tmp_path / 'out/c/w/r1'}\n")
+
     def test_a_run_whose_log_is_gone(self, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         shutil.copytree(place / "out", tmp_path / "out")
         given = tmp_path / "out/c/w/r1"
