@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
@@ -29,8 +30,16 @@ class App:
 
     def main(self) -> NoReturn:
         """Run the app and leave the process with its exit code."""
-        start_light()
-        leave(self.run())
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            # As SIGINT: what the app has written goes with it.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            start_light()
+            exit_code = self.run()
+        except KeyboardInterrupt:
+            print(f"{self.program}: interrupted", file=sys.stderr)
+            exit_code = ExitCode.INTERNAL
+        leave(exit_code)
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Run the app; returns the exit code instead of leaving, but for arguments that are not usable.

@@ -6,6 +6,7 @@ through Spark here are tasks and their short answers.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,6 +58,8 @@ class Session:
             os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(_JVM_OPTIONS))
             if not self._submitted:
                 self._class_data = ClassData()
+        # Of an interrupt, which the app says in a line, py4j prints a traceback where nobody listens to it.
+        logging.getLogger("py4j").addHandler(logging.NullHandler())
         with_jvm = ThreadPoolExecutor(1)
         self._gateway: Future[Any] = with_jvm.submit(self._start_jvm)
         with_jvm.shutdown(wait=False)

@@ -24,6 +24,8 @@ from coordinator_core.runs.place import RunPlace
 DAMAGE_WORDS = {OnDamage.FAIL: (), OnDamage.RECOVER: ("--partial",), OnDamage.SALVAGE: ("--salvage",)}
 """Options for a reaction to damage, which commands and applications have in the same words."""
 
+_GRACE_SECONDS = 60
+
 
 def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
     """Replay and publish in a Spark application of its own process; returns the summary it printed."""
@@ -67,14 +69,29 @@ def run_spark_app(
     """
     command = [sys.executable, "-m", f"spark_apps.{app}", "--master", master, *arguments]
     variables = os.environ | (environment or {})
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    if completed.returncode < 0:
-        number = -completed.returncode
+    # Of a group of its own: a terminal would interrupt it, too, and twice is once too often.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables, process_group=0) as process:
+        try:
+            printed, _ = process.communicate()
+        except BaseException:
+            _interrupt(process)
+            raise
+    if process.returncode < 0:
+        number = -process.returncode
         raise RegroupError(f"the Spark application was ended by signal {number} ({signal.strsignal(number)})")
-    if completed.returncode not in done:
-        raise click.exceptions.Exit(completed.returncode)
-    lines = completed.stdout.strip().splitlines()
+    if process.returncode not in done:
+        raise click.exceptions.Exit(process.returncode)
+    lines = printed.strip().splitlines()
     if not lines:
         raise RegroupError("the Spark application printed no summary")
     summary: dict[str, Any] = json.loads(lines[-1])
     return summary
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    """Interrupt an application, and give it time to take away what it has written; another interrupt kills it."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_GRACE_SECONDS)
+    finally:
+        process.kill()

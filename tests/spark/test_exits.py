@@ -6,7 +6,10 @@ import argparse
 import errno
 import json
 import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, RegroupError
 from spark_apps.exits import App
+from tests.live.broker import wait_for
 
 
 def taken(words: Sequence[str] | None) -> argparse.Namespace:
@@ -63,3 +67,46 @@ def test_an_app_that_a_signal_ended_is_an_internal_error(tmp_path: Path, monkeyp
     with pytest.raises(RegroupError, match=r"ended by signal 9 \(Killed\)") as raised:
         run_spark_app("replay", "local", [])
     assert raised.value.exit_code == ExitCode.INTERNAL
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_app_that_is_interrupted_ends_well(number: str) -> None:
+    app = f"""
+import argparse, os, signal
+from spark_apps.exits import App
+def execute(arguments):
+    try:
+        os.kill(os.getpid(), signal.{number})
+    finally:
+        print("what was written is gone")
+App("app", lambda words: argparse.Namespace(), execute).main()
+"""
+    done = subprocess.run([sys.executable, "-c", app], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (ExitCode.INTERNAL, "what was written is gone\n")
+    assert done.stderr == "app: interrupted\n"
+
+
+def test_an_interrupted_command_lets_its_app_take_away_what_it_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, began, gone = (tmp_path / name for name in ("python", "began", "gone"))
+    python.write_text(
+        f"#!/bin/sh\ntrap 'sleep 0.5; : > {gone}; exit 5' INT\n: > {began}\nwhile :; do sleep 0.1; done\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    def interrupt() -> None:
+        wait_for("the app to begin", began.exists)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_spark_app("replay", "local", [])
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert gone.exists()
