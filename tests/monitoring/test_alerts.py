@@ -32,6 +32,8 @@ class Scene:
     log: Log | None
     fires: dict[str, list[Labels]]
     hours: int = 1
+    ahead_hours: int = 0
+    """So far ahead of the clock is the time of the run."""
     options: dict[str, Any] = field(default_factory=dict)
     max_series: int = 100
 
@@ -46,6 +48,7 @@ SCENES = {
     "healthy": Scene(one(*HEALTHY, topics=TOPICS), {}),
     "none": Scene(None, {"RegroupNoRun": [{}]}),
     "old": Scene(one(*HEALTHY), {"RegroupRunStale": ANY}, hours=37),
+    "ahead": Scene(one(*HEALTHY), {"RegroupRunStale": ANY}, ahead_hours=3),
     "slow": Scene(
         one(*HEALTHY), {"RegroupSlowLoad": [{"offsets_partition": "0"}]}, options={"load_bytes_per_second": 1.0}
     ),
@@ -85,7 +88,7 @@ def test_each_alert_fires_for_its_fault_and_no_other(tmp_path: Path) -> None:
             if scene.log is None
             else exported(scene.log, tmp_path / name, max_series=scene.max_series, **scene.options)
         )
-        given = [{"series": series(sample), "values": f"{_value(sample)}+0x600"} for sample in samples(text)]
+        given = [{"series": series(sample), "values": f"{_value(sample, scene)}+0x600"} for sample in samples(text)]
         expected = [
             {"eval_time": f"{scene.hours}h", "alertname": rule["alert"], "exp_alerts": fired(scene, rule)}
             for rule in RULES_OF_ALERTS
@@ -98,9 +101,9 @@ def test_each_alert_fires_for_its_fault_and_no_other(tmp_path: Path) -> None:
     assert {name for scene in SCENES.values() for name in scene.fires} == {rule["alert"] for rule in RULES_OF_ALERTS}
 
 
-def _value(sample: Sample) -> float:
+def _value(sample: Sample, scene: Scene) -> float:
     """The clock of promtool begins at 0, with the run."""
-    return 0 if sample.name == "regroup_run_timestamp_seconds" else sample.value
+    return scene.ahead_hours * 3600 if sample.name == "regroup_run_timestamp_seconds" else sample.value
 
 
 def fired(scene: Scene, rule: dict[str, Any]) -> list[dict[str, Any]]:
