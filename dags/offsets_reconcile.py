@@ -58,24 +58,23 @@ def params(names: list[str]) -> dict[str, Param]:
 
 def build(file: ClusterFile, name: str | None = None) -> DAG:
     """The DAG that follows one cluster's runs, or (no ``name``) the one on request."""
-    cluster = file.clusters[name] if name else None
+    assets = [file.clusters[name].asset("offsets")] if name else []
     with DAG(
         dag_id=f"offsets_reconcile_{name}" if name else "offsets_reconcile",
         description="Evaluate rules and expectations on a published run, report, and let it through or not",
         doc_md=DOC,
-        schedule=[cluster.asset("offsets")] if cluster else None,
+        schedule=assets or None,
         max_active_runs=1,
         params=params([name] if name else list(file.clusters)),
         **file.dag_arguments(name),
     ) as dag:
 
-        @task(doc_md="Finds the runs to look at, and the inputs beside them.")
+        @task(doc_md="Finds the runs to look at, and the inputs beside them.", inlets=assets)
         def find(**context: Any) -> Any:
             check_fields(context)
-            params, told = context["params"], context["triggering_asset_events"]
-            reconcile.check_history(params)
-            runs = reconcile.runs_to_check(params, [event for found in told.values() for event in found])
-            return reconcile.requests(params["cluster"], runs)
+            reconcile.check_history(context["params"])
+            told = reconcile.told_runs(context, assets[0]) if assets else []
+            return reconcile.requests(context["params"]["cluster"], reconcile.runs_to_check(context["params"], told))
 
         @task(doc_md="Says of which runs the table history is written: of none unless the form asks for it.")
         def histories(requested: Any, *, params: Any) -> Any:

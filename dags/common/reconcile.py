@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
@@ -17,6 +19,9 @@ from dags.common.command import ended, environment
 from dags.common.load import final_errors, lines_of
 
 log = logging.getLogger(__name__)
+
+TOLD = "regroup_told"
+"""Key of the state of the task ``find``: what asset events have told it at its first try."""
 
 RESULT, EXPECTED, DATA_DOCS, LINEAGE = "rules.json", "expectations.json", "data_docs", "lineage.jsonl"
 
@@ -27,8 +32,43 @@ Request = dict[str, Any]
 Checked = dict[str, Any]
 
 
-def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]:
-    """The run of the form, else those of the asset events that started this DAG run, else the newest.
+def told_runs(context: Any, asset: Asset) -> list[Any]:
+    """What asset events name as their runs: those that started this DAG run, and those that start none.
+
+    While a DAG has its most active runs, Airflow notes the time of the first event that comes. The run that it starts
+    then consumes no later event, and nothing starts another one before the next load. So the events until that start
+    are taken along here, and left out where they are consumed, by the report of their run. Another try, or a run that
+    was cleared, has the same ones.
+    """
+    store = context["task_state_store"]
+    if (kept := store.get(TOLD)) is not None:
+        return list(kept)
+    events = sorted(chain(*context["triggering_asset_events"].values()), key=lambda event: event.timestamp)
+    if not events:
+        return []
+    last = events[-1].timestamp
+    later = context["inlet_events"][asset].after(last.isoformat()).before(context["dag_run"].start_date.isoformat())
+    told = [event.extra["run"] for event in events if "run" in (event.extra or {})]
+    behind = [event.extra["run"] for event in later if event.timestamp > last and "run" in (event.extra or {})]
+    with final_errors():
+        found = [run for run in (*told, *behind) if not _is_reported(run)] or told
+    store.set(TOLD, found)
+    return found
+
+
+def _is_reported(run: Any) -> bool:
+    """Whether a DAG run has come to the report of this run."""
+    from coordinator_core import storage
+    from coordinator_core.reports.report_files import FILES
+    from coordinator_core.runs.place import REPORTS_DIRECTORY, beside
+
+    if not isinstance(run, str):
+        return False
+    return all(storage.exists(beside(run, REPORTS_DIRECTORY, name)) for name in (RESULT, FILES["json"]))
+
+
+def runs_to_check(params: Mapping[str, Any], told: Iterable[Any]) -> list[str]:
+    """The run of the form, else those that asset events have ``told``, else the newest.
 
     A run of an event may have been pruned since, and an event that somebody else has made may name none. These are left
     out, unless there is no other one.
@@ -36,7 +76,7 @@ def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]
     file = load_clusters()
     if params["run"]:
         return [file.located(params["run"])]
-    told = [event.extra["run"] for event in events if "run" in (event.extra or {})]
+    told = list(told)
     named = dict.fromkeys(run for run in told if isinstance(run, str))
     for run in told:
         if not isinstance(run, str):

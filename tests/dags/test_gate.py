@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
@@ -163,11 +167,11 @@ def test_a_run_of_an_event_that_is_gone_holds_no_other(
 ) -> None:
     form = {"run": None, "cluster": "c"}
     gone = f"{checked['run']}-pruned"
-    events = [SimpleNamespace(extra={"run": run}) for run in (gone, checked["run"], checked["run"])]
-    assert reconcile.runs_to_check(form, events) == [checked["run"]]
+    runs = [gone, checked["run"], checked["run"]]
+    assert reconcile.runs_to_check(form, runs) == [checked["run"]]
     assert f"left out, since it is not there any more: {gone}" in caplog.text
     with pytest.raises(AirflowFailException, match="-pruned is not a published run"):
-        reconcile.requests("c", reconcile.runs_to_check(form, events[:1]))
+        reconcile.requests("c", reconcile.runs_to_check(form, runs[:1]))
     with pytest.raises(AirflowFailException, match="-pruned is not a published run"):
         reconcile.requests("c", reconcile.runs_to_check(form | {"run": gone}, []))
 
@@ -177,11 +181,53 @@ def test_an_event_that_names_no_run_holds_no_other(
     strange: Any, checked: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     form = {"run": None, "cluster": "c"}
-    events = [SimpleNamespace(extra={"run": run}) for run in (strange, checked["run"])]
-    assert reconcile.runs_to_check(form, events) == [checked["run"]]
+    runs = [strange, checked["run"]]
+    assert reconcile.runs_to_check(form, runs) == [checked["run"]]
     assert f"left out: an asset event has no path as its run: {strange}" in caplog.text
     with pytest.raises(AirflowFailException, match="an asset event has no path as its run"):
-        reconcile.runs_to_check(form, events[:1])
+        reconcile.runs_to_check(form, runs[:1])
+
+
+class _Events(list[Any]):
+    """Asset events, as an inlet gives them."""
+
+    def after(self, at: str) -> _Events:
+        return _Events(event for event in self if event.timestamp >= datetime.fromisoformat(at))
+
+    def before(self, at: str) -> _Events:
+        return _Events(event for event in self if event.timestamp <= datetime.fromisoformat(at))
+
+
+def told(place: Path, seconds: Sequence[int], consumed: int, started: int, state: dict[str, Any]) -> list[str]:
+    """Windows that ``find`` looks at, of events at these seconds, of which so many started the DAG run."""
+    at = partial(datetime.fromtimestamp, tz=UTC)
+    events = [SimpleNamespace(timestamp=at(second), extra={"run": str(place / f"w{second}/r")}) for second in seconds]
+    asset = Asset("offsets")
+    context = {
+        "task_state_store": SimpleNamespace(get=state.get, set=state.__setitem__),
+        "triggering_asset_events": {asset: events[:consumed][::-1]},
+        "inlet_events": {asset: _Events(events)},
+        "dag_run": SimpleNamespace(start_date=at(started)),
+    }
+    return [Path(run).parent.name for run in reconcile.told_runs(context, asset)]
+
+
+def test_events_that_start_no_dag_run_are_looked_at_by_the_one_before(tmp_path: Path) -> None:
+    """A DAG run that had to wait consumes the events until the first one of its waiting; later ones start no other."""
+    assert told(tmp_path, [1], 1, 2, {}) == ["w1"]
+    state: dict[str, Any] = {}
+    assert told(tmp_path, [3, 5, 7, 20], 1, 10, state) == ["w3", "w5", "w7"]
+    for second in (3, 5):
+        report = tmp_path / f"w{second}/_reports/r"
+        report.mkdir(parents=True)
+        for name in ("rules.json", "report.json"):
+            (report / name).touch()
+    # Cleared, it looks at the same runs.
+    assert told(tmp_path, [3, 5, 7, 20], 1, 30, state) == ["w3", "w5", "w7"]
+    # Those that have a report by then are consumed by the next one, too.
+    assert told(tmp_path, [5, 7, 20], 3, 21, {}) == ["w7", "w20"]
+    assert told(tmp_path, [3, 5], 2, 21, {}) == ["w3", "w5"]
+    assert told(tmp_path, [], 0, 21, {}) == []
 
 
 def test_a_run_of_the_form_is_found_from_the_root_of_the_file(checked: dict[str, Any], tmp_path: Path) -> None:
