@@ -20,10 +20,9 @@ from coordinator_core import __version__, files, storage
 from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan, kept_by_reason
-from coordinator_core.runs.place import beside
+from coordinator_core.runs.place import TOMBSTONES_DIRECTORY, beside
 from coordinator_core.runs.read import Run
 
-TOMBSTONES_DIRECTORY = "_tombstones"
 TOMBSTONES_FILE = "tombstones.parquet"
 EXPIRY = "expiry.json"
 

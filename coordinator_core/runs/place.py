@@ -23,8 +23,9 @@ PINS_DIRECTORY = "_pins"
 """Directory of a cluster's snapshot manifests, by window. Readers of windows, and of Parquet, pass over such names."""
 
 FINDINGS_DIRECTORY, REPORTS_DIRECTORY, HISTORY_DIRECTORY = "_findings", "_reports", "_history"
-"""Directories of a window: findings, reports and tables ``history`` of its runs, by run id."""
-BESIDE_DIRECTORIES = (FINDINGS_DIRECTORY, REPORTS_DIRECTORY, HISTORY_DIRECTORY)
+TOMBSTONES_DIRECTORY = "_tombstones"
+"""Directories of a window: findings, reports, tables ``history`` and tombstones of its runs, by run id."""
+BESIDE_DIRECTORIES = (FINDINGS_DIRECTORY, REPORTS_DIRECTORY, HISTORY_DIRECTORY, TOMBSTONES_DIRECTORY)
 
 CATALOGS_DIRECTORY = "_catalogs"
 """Directory of a window: which catalogues refer to files of its runs, by run id."""

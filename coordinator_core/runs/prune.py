@@ -1,8 +1,8 @@
 """Selection and removal of a cluster's old output.
 
-Kinds: ``runs``, each with its findings, its report and its table ``history``, and ``pins``. A run goes only when
-``latest.json`` does not name it, the findings of no run that stays compare with it, and no catalogue refers to its
-files. Nothing of the last day goes, with any options: a task may be at it.
+Kinds: ``runs``, each with its findings, its report, its table ``history`` and its tombstones, and ``pins``. A run goes
+only when ``latest.json`` does not name it, the findings of no run that stays compare with it, and no catalogue refers
+to its files. Nothing of the last day goes, with any options: a task may be at it.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             against = str(tmp_path / f"c/day-{day - 1}/r")
             command = ["reconcile", where.path, "--against", against, "--publish", "--format", "json"]
             assert regroup(command) in (ExitCode.CLEAN, ExitCode.FINDINGS)
-        (tmp_path / f"c/day-{day}/_reports/r").mkdir(parents=True)
+        for name in ("_reports", "_tombstones"):
+            (tmp_path / f"c/day-{day}/{name}/r").mkdir(parents=True)
         at = (NOW_MS - (DAYS - day) * DAY_MS) / 1000
         for path in (*Path(where.path).rglob("*"), pin):
             os.utime(path, (at, at))
@@ -94,7 +95,7 @@ def test_the_newest_stay_and_what_they_are_compared_with(place: Path, capsys: py
     assert runs(place) == [6, 7, 8, 9]
     assert pins(place) == [7, 8, 9]
     for day in range(DAYS):
-        beside = [path for name in ("_findings", "_reports", "r") for path in place.glob(f"c/day-{day}/{name}/*")]
+        beside = [path for name in ("_findings", "_tombstones", "r") for path in place.glob(f"c/day-{day}/{name}/*")]
         assert bool(beside) == (day >= 6)
     assert open_run(str(place / "c/day-6/r")).table("offsets").num_rows > 0
     assert sorted(path.name for path in (place / "c").glob("day-*")) == [f"day-{day}" for day in range(6, DAYS)]
@@ -114,7 +115,8 @@ def test_what_the_latest_run_is_compared_with_stays_also_when_that_is_gone(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.rmtree(place / "c/day-9/r")
-    (place / "c/day-9/_reports/r").rmdir()
+    for name in ("_reports", "_tombstones"):
+        (place / f"c/day-9/{name}/r").rmdir()
     pruned(place, "--keep-days", "1", "--apply", capsys=capsys)
     assert runs(place) == [8]
 
@@ -247,6 +249,7 @@ def test_each_window_of_a_bucket_is_listed_once(place: Path, capsys: pytest.Capt
     (place / "c/day-2/r" / MANIFEST).unlink()
     for day in range(DAYS):
         (place / f"c/day-{day}/_reports/r/report.json").touch()
+        (place / f"c/day-{day}/_tombstones/r/expiry.json").touch()
     note_registration(str(place / "c/day-5/r"), "lake", "regroup")
     (place / "c/latest.json").write_text('{"path": "day-9/r"}')
     for path in place.rglob("*"):
