@@ -85,7 +85,12 @@ class App:
         except Exception as error:
             if isinstance(error, OSError) and isinstance(failure := not_written("output", error), WriteError):
                 return failure.exit_code, f"{self.program}: error: {failure}"
-            what = f"{type(error).__name__}: {last_line(error)}"
+            said = last_line(error)
+            name, _, of_task = said.partition(": ")
+            if name.startswith(f"{RegroupError.__module__}."):
+                # Of a task that Spark has tried again: storage that does not answer.
+                return ExitCode.INTERNAL, f"{self.program}: error: {visible(of_task)}"
+            what = f"{type(error).__name__}: {said}"
             return ExitCode.INTERNAL, f"{self.program}: internal error: {visible(what)}"
         return ExitCode.CLEAN, ""
 

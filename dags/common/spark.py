@@ -27,7 +27,7 @@ BUNDLED_APPS = Path(__file__).resolve().parent.parent.parent / "spark_apps"
 
 # docs/cli.md: another attempt with the same arguments and the same bytes ends the same way.
 FINAL_EXIT_CODES = {
-    2: "the app does not accept its arguments",
+    2: "the request cannot be carried out",
     3: "the input is damaged",
     4: "the proof failed, or the disk does not take the output",
 }

@@ -88,7 +88,7 @@ def test_a_connection_that_the_cluster_file_names_has_to_be_there(home_of_script
     assert not (tmp_path / "submitted.json").exists()
 
 
-@pytest.mark.parametrize(("exit_code", "reason"), [(2, "arguments"), (3, "damaged"), (4, "proof")])
+@pytest.mark.parametrize(("exit_code", "reason"), [(2, "request"), (3, "damaged"), (4, "proof")])
 def test_a_final_exit_code_says_why_there_is_no_retry(
     home_of_scripts: AirflowHome, tmp_path: Path, exit_code: int, reason: str
 ) -> None:

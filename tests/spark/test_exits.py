@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.cli.spark_app import run_spark_app
-from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.errors import ExitCode, RegroupError, StorageError
 from spark_apps.exits import App
 from tests.live.broker import wait_for
 
@@ -57,6 +57,16 @@ def test_a_disk_that_is_full_is_told_as_by_the_command(
 
     assert App("app", taken, fails).run([]) == expected
     assert os.strerror(code) in capsys.readouterr().err
+
+
+def test_an_error_of_a_task_is_no_internal_one(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(_: argparse.Namespace) -> None:
+        raise RuntimeError(
+            f"An error occurred.\n\tat Executor.run\n{StorageError.__module__}.StorageError: s3://b: gone"
+        )
+
+    assert App("app", taken, fails).run([]) == ExitCode.INTERNAL
+    assert capsys.readouterr().err == "app: error: s3://b: gone\n"
 
 
 def test_an_app_that_a_signal_ended_is_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
