@@ -26,13 +26,13 @@ def without_stale(
 ) -> list[Explanation]:
     """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
     read."""
+    homes = _homes(histories)
     stale = {
         (group_id, group.offsets_partition)
-        for group_id, groups in _homes(histories).items()
+        for group_id, groups in homes.items()
         for group in sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1]
     }
-    strays = _strays(_homes(histories), _offsets_partitions(case))
-    stale |= {(one.group_id, one.offsets_partition) for one in strays}
+    stale |= {(one.group_id, one.offsets_partition) for one in _strays(homes, _offsets_partitions(case))}
     return [one for one in explanations if one.code not in AT_END or (one.group_id, one.offsets_partition) not in stale]
 
 
