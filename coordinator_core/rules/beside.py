@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.log.beside import directories_beside, file_beside
 from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
-from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import transaction_directories
 from coordinator_core.runs.inputs import snapshot_of_run
@@ -51,10 +51,9 @@ class Beside:
 
 def beside_log(paths: Sequence[str]) -> Beside:
     """Files beside the log at ``paths``: in its log directory, or in the directory that holds several."""
-    directories = _directories(paths)
     notes = []
-    topics = _first(directories, TOPICS_FILE)
-    transactions = {path: transaction_directories(path) for path in directories}
+    topics = file_beside(paths, TOPICS_FILE)
+    transactions = {path: transaction_directories(path) for path in directories_beside(paths)}
     transaction_log = tuple(path for path, found in transactions.items() if found)
     try:
         if topics is not None:
@@ -67,7 +66,7 @@ def beside_log(paths: Sequence[str]) -> Beside:
         # A broker holds its replicas only; a transaction that is not in them may still be known elsewhere.
         notes.append(f"{transaction_log[0]} holds some partitions of the transaction log only; it is not used")
         transaction_log = ()
-    return Beside(topics, _first(directories, TOPOLOGY_FILE), transaction_log, tuple(paths), notes=tuple(notes))
+    return Beside(topics, file_beside(paths, TOPOLOGY_FILE), transaction_log, tuple(paths), notes=tuple(notes))
 
 
 def beside_run(run: Run) -> Beside:
@@ -106,20 +105,3 @@ def walked_over(run: Run, found: Beside, *, in_tasks: bool) -> Beside:
     except UsageError as error:
         return Beside(notes=(str(error),))
     return replace(found, notes=())
-
-
-def _directories(paths: Sequence[str]) -> list[str]:
-    """Directories in which files beside a log may be: those named, and the log directory of a partition."""
-    found: dict[str, None] = {}
-    for path in paths:
-        entry = storage.stat(path)
-        if entry is not None:
-            directory = path if entry.is_directory else storage.split(path)[0]
-            parent, name = storage.split(directory)
-            found |= dict.fromkeys((directory, parent) if name.startswith(f"{OFFSETS_TOPIC}-") else (directory,))
-    return list(found)
-
-
-def _first(directories: Sequence[str], name: str) -> str | None:
-    paths = (storage.join(directory, name) for directory in directories)
-    return next((path for path in paths if storage.exists(path)), None)

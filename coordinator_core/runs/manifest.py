@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
-from coordinator_core import storage
 from coordinator_core.errors import Damage, RegroupError
 from coordinator_core.fold.pin import cut
 from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, number_of_partitions
+from coordinator_core.log.beside import file_beside
 from coordinator_core.log.discovery import TOPOLOGY_FILE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -132,14 +132,12 @@ class ReplayFacts:
 
     def _told(self) -> int | None:
         """Number of offsets partitions in the ``topology.json`` beside the log; ``None`` where none can be read."""
-        for source in self.snapshot.sources:
-            path = storage.join(source, TOPOLOGY_FILE)
-            try:
-                if storage.exists(path) and (partitions := load_topology(path).offsets_partitions):
-                    return len(partitions)
-            except RegroupError:
-                continue
-        return None
+        path = file_beside(self.snapshot.sources, TOPOLOGY_FILE)
+        try:
+            partitions = None if path is None else load_topology(path).offsets_partitions
+        except RegroupError:
+            return None
+        return len(partitions) if partitions else None
 
 
 _SUMMARY = "cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash", "findings", "seconds"

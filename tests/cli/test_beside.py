@@ -57,13 +57,14 @@ def test_the_topology_tells_in_which_partition_a_group_belongs(
     topology = Topology.of_offsets({}, [PartitionInfo(number, 1, 0, (1,), (1,)) for number in range(20)])
     (tmp_path / "capture/topology.json").write_text(json.dumps(topology.document()))
     numbers = []
-    for text in (None, "no topology"):
+    (partition,) = (tmp_path / "capture").glob("__consumer_offsets-*")
+    for path, text in ((snapshot, None), (str(partition), None), (snapshot, "no topology")):
         if text is not None:
             (tmp_path / "capture/topology.json").write_text(text)
-        words = ["replay", snapshot, *RELEASE, *NOW, "--cluster", "c", "--output", str(tmp_path / f"runs-{text}")]
+        words = ["replay", path, *RELEASE, *NOW, "--cluster", "c", "--output", str(tmp_path / f"runs-{len(numbers)}")]
         document, _ = answer(capfd, *words)
         numbers.append(open_run(document["run"]).manifest["offsets_topic_num_partitions"])
-    assert numbers == [20, 1]
+    assert numbers == [20, 20, 1]
 
 
 def test_a_capture_shows_log_ends_and_lag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
