@@ -19,7 +19,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
-from coordinator_core.cli.retention import captured_retention_ms, delete_retention_option, offsets_retention_option
+from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import numbered
@@ -81,7 +81,7 @@ def compact_command(
     if chosen["offsets_retention_ms"] is not None and not chosen["expire"]:
         raise UsageError("--offsets-retention-ms goes with --expire")
     if chosen["expire"]:
-        chosen["offsets_retention_ms"] = chosen["offsets_retention_ms"] or captured_retention_ms(paths)
+        chosen["offsets_retention_ms"] = given_or_captured_ms(chosen["offsets_retention_ms"], paths)
     compact = _with_spark if options.engine is Engine.SPARK else _compact
     document = compact(paths, output, chosen, options)
     warn_about_damage([Damage(**found) for found in document["damage"]], options.on_damage)

@@ -17,7 +17,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
-from coordinator_core.cli.retention import captured_retention_ms, offsets_retention_option
+from coordinator_core.cli.retention import offsets_retention_option, retention_ms
 from coordinator_core.cli.source import load_source, refuse_other_rules
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
@@ -60,15 +60,14 @@ def expire_command(
     refuse_other_rules(paths)
     source = load_source(paths, options)
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
-    retention_ms = offsets_retention_ms or captured_retention_ms(paths)
-    retention_ms = retention_ms or source.profile.expiry.default_offsets_retention_ms
+    retained_ms = retention_ms(offsets_retention_ms, paths, source.profile)
     check_groups(source, (*groups, *rebalancing), paths, options)
     plans = [
         plan_expiry(
             state,
             source.profile,
             now_ms=now_ms,
-            offsets_retention_ms=retention_ms,
+            offsets_retention_ms=retained_ms,
             rebalancing=rebalancing,
         )
         for state in source.states
@@ -77,7 +76,7 @@ def expire_command(
         plans,
         profile=source.profile.label,
         now_ms=now_ms,
-        offsets_retention_ms=retention_ms,
+        offsets_retention_ms=retained_ms,
         partial=source.partial,
         group_ids=frozenset(groups) if groups else None,
     )
@@ -91,7 +90,7 @@ def expire_command(
             open_run(paths[0]),
             plans,
             now_ms=now_ms,
-            offsets_retention_ms=retention_ms,
+            offsets_retention_ms=retained_ms,
             rebalancing=rebalancing,
         )
         note(f"regroup: tombstones: {directory}")

@@ -20,7 +20,7 @@ from coordinator_core.cli.options import (
     write_line,
     write_lines,
 )
-from coordinator_core.cli.retention import captured_retention_ms, offsets_retention_option
+from coordinator_core.cli.retention import offsets_retention_option, retention_ms
 from coordinator_core.cli.source import load_source, refuse_other_rules
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import GroupType, PartitionState
@@ -90,13 +90,12 @@ def whatif_command(
     _check_topics(source.states, changes["delete_topic"])
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
-    today_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
-    if name in ("retention_ms", "delete_topic") and offsets_retention_ms is None:
-        today_ms = captured_retention_ms(paths) or today_ms
+    is_expired = name in ("retention_ms", "delete_topic")
+    today_ms = retention_ms(offsets_retention_ms, paths if is_expired else (), profile)
     warned: set[int] = set()
 
-    def plan(state: PartitionState, retention_ms: int = today_ms) -> ExpiryPlan:
-        found = plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
+    def plan(state: PartitionState, retained_ms: int = today_ms) -> ExpiryPlan:
+        found = plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=retained_ms)
         if found.failure is not None and state.offsets_partition not in warned:
             warned.add(state.offsets_partition)
             note(f"regroup: warning: nothing expires in offsets partition {state.offsets_partition}: {found.failure}")
