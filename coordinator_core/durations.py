@@ -24,6 +24,16 @@ def numbered(number: int, name: str) -> str:
     return f"{number} {noun(number, name)}"
 
 
+def is_or_are(number: int) -> str:
+    """``is`` for 1, else ``are``."""
+    return "is" if number == 1 else "are"
+
+
+def was_or_were(number: int) -> str:
+    """``was`` for 1, else ``were``."""
+    return "was" if number == 1 else "were"
+
+
 def span(milliseconds: float) -> str:
     """``7 d``, ``2.5 h``, ``40 s``."""
     for name, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):

@@ -17,6 +17,7 @@ from coordinator_core.cli.source import (
     warn_about_damage,
 )
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
+from coordinator_core.durations import is_or_are
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts, noting_rows
@@ -117,7 +118,7 @@ def asked_of(
 
 
 def _told(rows: int, output: str, digest: str | None) -> None:
-    note(f"regroup: {count(rows, 'row')} of the table history {'is' if rows == 1 else 'are'} in {output}")
+    note(f"regroup: {count(rows, 'row')} of the table history {is_or_are(rows)} in {output}")
     if digest is not None:
         note(f"regroup: digest of the rows {digest}")
 

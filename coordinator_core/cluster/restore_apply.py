@@ -48,7 +48,7 @@ from coordinator_core.drill.journal import (
     read_journal,
 )
 from coordinator_core.drill.shared_journal import open_journal
-from coordinator_core.durations import numbered
+from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.groups.model import GroupType, ShareGroup
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -98,7 +98,7 @@ class InterruptedApplyError(RegroupError):
     """Somebody has stopped the apply (SIGINT, SIGTERM): groups that were begun are ended, no other was begun."""
 
     def __init__(self, written: int, groups: int) -> None:
-        said = f"{written} of {numbered(groups, 'group')} {'is' if written == 1 else 'are'} written"
+        said = f"{written} of {numbered(groups, 'group')} {is_or_are(written)} written"
         super().__init__(f"interrupted: {said}; the same command goes on, restore rollback undoes them")
 
 

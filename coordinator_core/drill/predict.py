@@ -35,7 +35,7 @@ from coordinator_core.drill.scenario import Kind, Scenario
 from coordinator_core.drill.served import served
 from coordinator_core.drill.timing import ClientSettings, ClusterSettings, moved_after, outage
 from coordinator_core.drill.verdict import judged, totals
-from coordinator_core.durations import numbered
+from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState, ShareGroup
 from coordinator_core.releases import Loader, Profile
@@ -384,7 +384,7 @@ class _Step:
             return True, f"heartbeats are answered {', '.join(sorted(refused))}"
         back = _member_ids(after.groups.get(group.group_id)) - _member_ids(group)
         if back:
-            members = f"{numbered(len(back), 'member')} that had left {'is' if len(back) == 1 else 'are'} back"
+            members = f"{numbered(len(back), 'member')} that had left {is_or_are(len(back))} back"
             return True, f"{members}, until the session is over"
         return False, "the new coordinator has loaded every member"
 

@@ -44,7 +44,7 @@ from coordinator_core.investigate.outsiders import explain_outsiders
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
 from coordinator_core.investigate.partitions import explain_families, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
-from coordinator_core.investigate.placement import explain_places, without_stale
+from coordinator_core.investigate.placement import Placement
 from coordinator_core.investigate.preallocated import explain_preallocated
 from coordinator_core.investigate.rhythms import explain_rhythms
 from coordinator_core.investigate.silences import explain_silences
@@ -137,8 +137,9 @@ def investigate(
             explanations += explain_preallocated(history, log, case)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
-    explanations = without_stale(explanations, histories, case)
-    explanations += explain_places(histories, case)
+    placement = Placement(histories, case)
+    explanations = placement.without_stale(explanations)
+    explanations += placement.explain()
     explanations += explain_families(histories)
     explanations += explain_successors(histories)
     if groups is None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from coordinator_core.durations import span
+from coordinator_core.durations import is_or_are, span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
@@ -231,7 +231,7 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
         yield Explanation(
             "topic-unsubscribed",
             Severity.INFO,
-            f"{count(len(held), 'committed offset')} of {group.group_id} {'is' if len(held) == 1 else 'are'} for "
+            f"{count(len(held), 'committed offset')} of {group.group_id} {is_or_are(len(held))} for "
             f"{topic}, to which no member subscribes since generation {since.generation} at "
             f"{moment(since.place.timestamp_ms)}: what tools show as its lag there grows, and nobody is to read it. "
             f"They stay until about {moment(until)}.",

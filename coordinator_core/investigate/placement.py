@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.history.model import GroupHistory, PartitionHistory
 from coordinator_core.investigate.model import AT_END, SHOWN, Case, Event, Explanation, first_place, last_place
-from coordinator_core.investigate.words import count, moment, restore_plan, when
+from coordinator_core.investigate.words import are, count, moment, restore_plan, when
 from coordinator_core.rules.model import Severity
 
 
-def explain_places(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
-    """Groups that several offsets partitions have, and groups whose coordinator reads another one."""
-    homes = _homes(histories)
-    number = _offsets_partitions(case)
-    yield from _split({group_id: groups for group_id, groups in homes.items() if len(groups) > 1}, number)
-    yield from _out_of_reach(_strays(homes, number), number)
+class Placement:
+    """Groups that live at the end of offsets partitions, against the partition that their coordinator reads.
 
+    ``case``: its topology tells the number of offsets partitions.
+    """
 
-def without_stale(
-    explanations: Sequence[Explanation], histories: Sequence[PartitionHistory], case: Case
-) -> list[Explanation]:
-    """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
-    read."""
-    homes = _homes(histories)
-    stale = {
-        (group_id, group.offsets_partition)
-        for group_id, groups in homes.items()
-        for group in sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1]
-    }
-    stale |= {(one.group_id, one.offsets_partition) for one in _strays(homes, _offsets_partitions(case))}
-    return [one for one in explanations if one.code not in AT_END or (one.group_id, one.offsets_partition) not in stale]
+    def __init__(self, histories: Sequence[PartitionHistory], case: Case) -> None:
+        self._homes = _homes(histories)
+        # 0 where it is not known.
+        self._number = len(case.topology.offsets_partitions or ()) if case.topology is not None else 0
+        alone = [groups[0] for _, groups in sorted(self._homes.items()) if len(groups) == 1 and self._number]
+        self._strays = [one for one in alone if one.offsets_partition != partition_for(one.group_id, self._number)]
 
+    def explain(self) -> Iterator[Explanation]:
+        """Groups that several offsets partitions have, and groups whose coordinator reads another one."""
+        split = {group_id: groups for group_id, groups in self._homes.items() if len(groups) > 1}
+        yield from _split(split, self._number)
+        yield from _out_of_reach(self._strays, self._number)
 
-def _offsets_partitions(case: Case) -> int:
-    """Number of offsets partitions of the cluster; 0 where it is not known."""
-    return len(case.topology.offsets_partitions or ()) if case.topology is not None else 0
+    def without_stale(self, explanations: Iterable[Explanation]) -> list[Explanation]:
+        """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
+        read."""
+        stale = {(one.group_id, one.offsets_partition) for one in self._strays}
+        for group_id, groups in self._homes.items():
+            older = sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1]
+            stale |= {(group_id, group.offsets_partition) for group in older}
+        return [
+            one for one in explanations if one.code not in AT_END or (one.group_id, one.offsets_partition) not in stale
+        ]
 
 
 def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory]]:
@@ -53,12 +56,6 @@ def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory
             if group.versions or group.changes:
                 homes.setdefault(group_id, []).append(group)
     return homes
-
-
-def _strays(homes: Mapping[str, Sequence[GroupHistory]], number: int) -> list[GroupHistory]:
-    """Groups of one offsets partition alone, which is not that of their coordinator."""
-    alone = [groups[0] for _, groups in sorted(homes.items()) if len(groups) == 1 and number]
-    return [one for one in alone if one.offsets_partition != partition_for(one.group_id, number)]
 
 
 def _split(split: Mapping[str, Sequence[GroupHistory]], number: int) -> Iterator[Explanation]:
@@ -181,7 +178,7 @@ def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
     return Explanation(
         "offsets-topic-copied",
         Severity.CRITICAL,
-        f"{count(len(scattered), 'group')} {'is' if len(scattered) == 1 else 'are'} in several partitions of "
+        f"{are(len(scattered), 'group')} in several partitions of "
         f"__consumer_offsets at the same time, {group_id} in {', '.join(str(one.offsets_partition) for one in places)}:"
         f" its offset keys lie apart ({examples}), as a producer places them by their hash. A coordinator keeps a "
         "group in one partition, so a client wrote them: MirrorMaker, Replicator or a restore that copied "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import span
+from coordinator_core.durations import is_or_are, span
 from coordinator_core.history.model import GroupHistory
 from coordinator_core.history.signs import AGAIN, Stand, name_of, stands_of
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
@@ -79,7 +79,7 @@ def _standstill(group: GroupHistory, found: Sequence[Stand]) -> Explanation:
     return Explanation(
         "stands-still",
         Severity.INFO,
-        f"{count(len(found), 'partition')} of {group.group_id} {'is' if len(found) == 1 else 'are'} committed again "
+        f"{count(len(found), 'partition')} of {group.group_id} {is_or_are(len(found))} committed again "
         f"and again, and not further: {first.name} at {version.last.committed_offset} since "
         f"{moment(since.timestamp_ms)} (record {since.record_offset}), {count(version.stood, 'time')} in "
         f"{span(first.lasted_ms)}"

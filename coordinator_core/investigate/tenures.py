@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, span, was_or_were
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
@@ -105,7 +105,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
         "left-long-after-last-commit",
         Severity.WARNING if quiet >= HOUR_MS else Severity.INFO,
         f"{names} committed for {group.group_id} until {moment(at.timestamp_ms)} (record {at.record_offset}) and "
-        f"{'was' if len(members) == 1 else 'were'} a member for {span(quiet)} more, until {moment(left.timestamp_ms)}: "
+        f"{was_or_were(len(members))} a member for {span(quiet)} more, until {moment(left.timestamp_ms)}: "
         f"{count(len(found), 'partition')} stood still, {newest.key.topic}-{newest.key.partition} at "
         f"{newest.last.last.committed_offset}, and had records waiting: whoever read on from there was "
         f"{_faster(found):.1f} times as fast as before. What was processed in that time, if anything, is processed "

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, is_or_are, span, was_or_were
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
@@ -221,7 +221,7 @@ def _committed_over(
     yield Explanation(
         "topic-recreated",
         Severity.CRITICAL,
-        f"{count(len(held), 'committed offset')} of {group.group_id} {'was' if len(held) == 1 else 'were'} carried "
+        f"{count(len(held), 'committed offset')} of {group.group_id} {was_or_were(len(held))} carried "
         f"over from a topic that was deleted and made again: {first.name} at {first.committed}, where the log ends at "
         f"{first.end}. The client had come to {old.last.committed_offset} in the old topic, and committed that for the "
         f"new one at {moment(first.version.place.timestamp_ms)}. The {unread:,} records that the new topic has are "
@@ -343,7 +343,7 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield Explanation(
         "committed-for-missing-topic",
         Severity.INFO,
-        f"{count(len(gone), 'committed offset')} of {group.group_id} {'is' if len(gone) == 1 else 'are'} for what the "
+        f"{count(len(gone), 'committed offset')} of {group.group_id} {is_or_are(len(gone))} for what the "
         f"cluster does not have: {key.topic}-{key.partition} at {version.last.committed_offset}; "
         + (
             "the topic has fewer partitions: it was deleted and made again. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coordinator_core.durations import noun, utc_text
+from coordinator_core.durations import is_or_are, noun, utc_text, was_or_were
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import GroupHistory
 from coordinator_core.untrusted import shell_words
@@ -26,12 +26,12 @@ def count(number: int, name: str) -> str:
 
 def were(number: int, name: str) -> str:
     """``1 offset was``, ``2 offsets were``."""
-    return f"{count(number, name)} {'was' if number == 1 else 'were'}"
+    return f"{count(number, name)} {was_or_were(number)}"
 
 
 def are(number: int, name: str) -> str:
     """``1 record is``, ``2 records are``."""
-    return f"{count(number, name)} {'is' if number == 1 else 'are'}"
+    return f"{count(number, name)} {is_or_are(number)}"
 
 
 def when(applies: object, *sentences: str) -> Sequence[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType, OffsetKey
-from coordinator_core.investigate.words import count
+from coordinator_core.investigate.words import are, count
 from coordinator_core.jsontext import FormError, Int32, canonical, from_json, parse_json, to_json
 from coordinator_core.merge.packed import LongText, unpacked
 from coordinator_core.untrusted import exact_row, is_utf8
@@ -186,7 +186,7 @@ class Plan:
         where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
         others = sum(group.action is not Action.BLOCKED for group in self.writing())
         alone = f"; {count(others, 'other group')} can be planned without it (--group)" if others else ""
-        blocked_offsets = f"{count(len(blocked), 'offset')} {'is' if len(blocked) == 1 else 'are'} blocked"
+        blocked_offsets = f"{are(len(blocked), 'offset')} blocked"
         return f"{blocked_offsets}, first {where}: {first.reason}{alone}"
 
     def counts(self) -> dict[str, int]:

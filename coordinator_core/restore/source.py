@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from coordinator_core.durations import is_or_are
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
@@ -128,7 +129,7 @@ def states_at(
                 steps[log.offsets_partition] = (
                     f"offsets partition {log.offsets_partition}: the clock of its leaders stepped back: it is taken "
                     f"before record {record.offset}, the first newer one, and {count(older, 'record')} behind that "
-                    f"{'is' if older == 1 else 'are'} of that time or before (--before-record takes another point)"
+                    f"{is_or_are(older)} of that time or before (--before-record takes another point)"
                 )
             break
     missing = set(before or ()) - {state.offsets_partition for state in found}

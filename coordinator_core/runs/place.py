@@ -54,8 +54,7 @@ class RunPlace:
     def __post_init__(self) -> None:
         for what in ("cluster", "window", "run_id"):
             check_component(what, getattr(self, what))
-        if self.window == LATEST:
-            raise UsageError(f"window {LATEST!r}: a file of that name tells the newest run; choose another key")
+        check_window(self.window)
 
     @classmethod
     def of(cls, run_path: str) -> Self:
@@ -83,6 +82,12 @@ def check_component(what: str, name: str) -> None:
     if not _COMPONENT.fullmatch(name) or len(name) > 255:
         what = what.replace("_", " ")
         raise UsageError(f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit")
+
+
+def check_window(window: str) -> None:
+    """:class:`UsageError` for the name of a file that a cluster has beside its windows."""
+    if window == LATEST:
+        raise UsageError(f"window {LATEST!r}: a file of that name tells the newest run; choose another key")
 
 
 def is_run(path: str) -> bool:

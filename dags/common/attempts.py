@@ -6,6 +6,8 @@ import hashlib
 import re
 from datetime import UTC, datetime
 
+from coordinator_core.errors import UsageError
+
 WINDOW = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
 
 
@@ -13,16 +15,17 @@ def window_key(asked: str | None, interval_start: datetime | None, run_after: da
     """The window of a run: the one asked for, else the start of its data interval, else its time.
 
     Airflow gives a manual run no data interval. Its ``run_after`` stays the same when tasks are retried or
-    cleared, so every attempt of a run falls into one window. Raises ``ValueError`` when ``asked`` is not
+    cleared, so every attempt of a run falls into one window. Raises ``UsageError`` when ``asked`` is not
     usable as the name of a directory.
     """
     if asked:
+        from coordinator_core.runs.place import check_window
+
         if not WINDOW.fullmatch(asked):
-            raise ValueError(
+            raise UsageError(
                 f"window {asked!r}: use at most 128 of A-Z a-z 0-9 . _ = -, beginning with one of A-Z a-z 0-9"
             )
-        if asked == "latest.json":
-            raise ValueError(f"window {asked!r}: a file of that name tells the newest run; choose another key")
+        check_window(asked)
         return asked
     return (interval_start or run_after).astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 

@@ -42,10 +42,8 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
     began = time.monotonic()
     file = load_clusters()
     cluster = file.clusters[params["cluster"]]
-    try:
+    with final_errors():
         window = window_key(params["window"], dag_run.data_interval_start, dag_run.run_after)
-    except ValueError as error:
-        raise AirflowFailException(str(error)) from None
     now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
     sources = _sources(file, cluster, params, window)
     rules = replay_rules(cluster, params)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.runs.local import replay_to_run
@@ -25,7 +26,7 @@ PLAIN = Cluster(name="c", source=("s",), output="o")
 
 def test_the_window_is_the_one_asked_for_else_of_the_interval_else_of_the_run() -> None:
     assert window_key("2026=week-9", START, RUN_AFTER) == "2026=week-9"
-    with pytest.raises(ValueError, match="a file of that name"):
+    with pytest.raises(UsageError, match="a file of that name"):
         window_key("latest.json", START, RUN_AFTER)
     assert window_key(None, START, RUN_AFTER) == "2026-03-03T00-00-00Z"
     assert window_key(None, None, RUN_AFTER) == "2026-03-04T05-06-07Z"
@@ -35,7 +36,7 @@ def test_the_window_is_the_one_asked_for_else_of_the_interval_else_of_the_run() 
 
 @pytest.mark.parametrize("window", ["..", "a/b", "_pins", " a", "a\n", "x" * 129])
 def test_a_window_is_a_plain_name(window: str) -> None:
-    with pytest.raises(ValueError, match="window"):
+    with pytest.raises(UsageError, match="window"):
         window_key(window, None, RUN_AFTER)
 
 
