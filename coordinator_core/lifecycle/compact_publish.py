@@ -58,6 +58,9 @@ def compact_logs(logs: Sequence[PartitionLog], target: Path, options: Compaction
     """Compact partitions side by side on this machine; raises for the first that fails."""
     cores = os.cpu_count() or 1
     abreast = max(1, min(cores, len(logs)))
+    if abreast == 1:
+        # An interrupt is raised in this thread alone: it ends what it meets here, and waits for other threads.
+        return [compact_partition(log, target, options, workers=cores) for log in logs]
     with ThreadPoolExecutor(abreast) as pool:
         running = [
             pool.submit(compact_partition, log, target, options, workers=max(1, cores // abreast)) for log in logs

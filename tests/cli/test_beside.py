@@ -56,7 +56,7 @@ def test_the_topology_tells_in_which_partition_a_group_belongs(
     snapshot = capture(tmp_path / "capture", *HEALTHY, commit("a", "b"), commit("b", "c"))
     topology = Topology.of_offsets({}, [PartitionInfo(number, 1, 0, (1,), (1,)) for number in range(20)])
     (tmp_path / "capture/topology.json").write_text(json.dumps(topology.document()))
-    numbers = []
+    numbers: list[int] = []
     (partition,) = (tmp_path / "capture").glob("__consumer_offsets-*")
     for path, text in ((snapshot, None), (str(partition), None), (snapshot, "no topology")):
         if text is not None:

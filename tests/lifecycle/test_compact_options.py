@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.lifecycle import compact_publish
+from coordinator_core.lifecycle.compact import CompactionOptions
+from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_proof import subject
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_partition, read_records
@@ -257,3 +261,18 @@ def test_a_log_whose_records_are_all_deleted_is_renumbered(tmp_path: Path, capfd
     (tmp_path / "log" / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 6\n")
     compacted(tmp_path / "log", tmp_path / "out", capfd, "--renumber")
     assert records_of(tmp_path / "out") == []
+
+
+def test_an_interrupt_ends_the_compaction_of_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        ended.append(arguments)
+
+    monkeypatch.setattr(compact_publish, "compact_partition", interrupted)
+    options = CompactionOptions(profile_for_release("4.3.1"), CompactionRules(NOW))
+    logs = discover([str(path) for path in case("k431-txn").paths]).partitions
+    with pytest.raises(KeyboardInterrupt):
+        compact_publish.compact_logs(logs[:1], tmp_path, options)
+    assert not ended
