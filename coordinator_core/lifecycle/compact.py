@@ -223,14 +223,14 @@ class CompactionOptions:
 
 
 def compact_partition(
-    log: PartitionLog, target: Path, options: CompactionOptions, *, workers: int = 1
+    log: PartitionLog, target: Path, options: CompactionOptions, *, workers: int = 1, scratch: Path | None = None
 ) -> CompactionReport:
     """Compact ``log`` into its directory below ``target``, which is there and nobody reads yet, and prove it.
 
-    Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; the output so far is worth
-    nothing.
+    Temporary files are in a directory of ``scratch`` (``None``: where those of this machine are). Raises
+    :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; the output so far is worth nothing.
     """
-    with tempfile.TemporaryDirectory(prefix="regroup-offsets-") as directory:
+    with tempfile.TemporaryDirectory(prefix="regroup-offsets-", dir=scratch) as directory:
         expired = _expired(log, directory, options, workers)
         if expired is not None:
             log = expired.added_to(log)

@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -20,9 +21,12 @@ from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, loadable
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.process.workers import in_workers, most_workers
 from coordinator_core.replay.writer import refuse_other_rules
 
 REPORT = "compaction.json"
+_LARGE_BYTES = 32 << 20
+"""Logs of this size gain by processes side by side: each takes half a second to start."""
 Document = dict[str, Any]
 _SUMS = (
     "input_bytes",
@@ -55,20 +59,18 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
 
 
 def compact_logs(logs: Sequence[PartitionLog], target: Path, options: CompactionOptions) -> list[CompactionReport]:
-    """Compact partitions side by side on this machine; raises for the first that fails."""
-    cores = os.cpu_count() or 1
-    abreast = max(1, min(cores, len(logs)))
-    if abreast == 1:
-        # An interrupt is raised in this thread alone: it ends what it meets here, and waits for other threads.
-        return [compact_partition(log, target, options, workers=cores) for log in logs]
-    with ThreadPoolExecutor(abreast) as pool:
-        running = [
-            pool.submit(compact_partition, log, target, options, workers=max(1, cores // abreast)) for log in logs
-        ]
-        try:
-            return [future.result() for future in running]
-        finally:
-            pool.shutdown(cancel_futures=True)
+    """Compact partitions on this machine, in the order of ``logs``; raises for the first that fails.
+
+    Large ones are compacted side by side, each in a process: those end at once when this one is interrupted.
+    """
+    cores = most_workers()
+    abreast = max(1, min(cores, len(logs))) if sum(log.size for log in logs) > _LARGE_BYTES else 1
+    # A process that is ended leaves its files.
+    with TemporaryDirectory(prefix="regroup-compact-") as scratch:
+        compact = partial(
+            compact_partition, target=target, options=options, workers=cores // abreast, scratch=Path(scratch)
+        )
+        return list(in_workers(compact, logs, abreast))
 
 
 def _move_groups(

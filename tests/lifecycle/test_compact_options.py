@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,7 @@ from coordinator_core.log.reader import read_partition, read_records
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
-from tests.cases import case
+from tests.cases import CORPUS, case
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.log.builders import build_batch, build_control_batch, write_partition
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
@@ -276,3 +277,20 @@ def test_an_interrupt_ends_the_compaction_of_one_partition(tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         compact_publish.compact_logs(logs[:1], tmp_path, options)
     assert not ended
+
+
+def test_large_partitions_are_compacted_in_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = CORPUS / "k431-txn/log"
+    alone = compacted(snapshot, tmp_path / "alone", capfd)
+    monkeypatch.setattr(compact_publish, "_LARGE_BYTES", 0)
+    abreast = compacted(snapshot, tmp_path / "abreast", capfd)
+    assert abreast["partitions"] == alone["partitions"]
+    assert records_of(tmp_path / "abreast") == records_of(tmp_path / "alone")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(snapshot, damaged)
+    last = max(damaged.glob("__consumer_offsets-*/*.log"))
+    last.write_bytes(last.read_bytes() + b"damage")
+    code, said = refused(damaged, tmp_path / "none", capfd)
+    assert (code, said.count(str(last))) == (3, 1)
