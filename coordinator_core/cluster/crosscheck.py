@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from coordinator_core.cluster.groups import NO_OFFSET
 from coordinator_core.groups.model import REBALANCE_STATES, OffsetKey, PartitionState
+from coordinator_core.restore.target import WITHOUT_MEMBERS
 
 Json = dict[str, Any]
 
@@ -167,6 +168,6 @@ def _groups(
 
 
 def _empty(state: str | None) -> str:
-    if state in (None, "Empty", "Dead"):
+    if state in WITHOUT_MEMBERS:
         return "Empty"
     return "Rebalancing" if state in REBALANCE_STATES else "Populated"

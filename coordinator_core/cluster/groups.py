@@ -22,6 +22,7 @@ from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.durations import clock_ms
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import GroupState
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
@@ -36,7 +37,8 @@ _BATCHED_VERSION = 8
 OFFSET_FETCH_VERSION = 9
 _STABLE_VERSION = 7
 _DESCRIBE_VERSION = 5
-_DEAD = "Dead"
+_STATES = {state.lower(): state.value for state in GroupState}
+"""The new coordinator of 3.7 answers in lower case."""
 _BEHIND = (
     "; if it leads the partition, it has not loaded it (regroup capture and regroup rescue tell why), its log is not"
     " replicated, or it has not heard of that since an election: then a commit of any group in this partition helps"
@@ -90,7 +92,7 @@ def _listed(client: Client) -> dict[str, Json]:
                 found[group.group_id] = {
                     "type": (group.group_type or "").lower() or None,
                     "protocol_type": group.protocol_type,
-                    "state": group.group_state or None,
+                    "state": _state(group.group_state),
                 }
             return True
 
@@ -99,6 +101,11 @@ def _listed(client: Client) -> dict[str, Json]:
     nodes, _ = client.brokers()
     by_broker({node.broker_id: node.broker_id for node in nodes}, one)
     return found
+
+
+def _state(told: str | None) -> str | None:
+    """The state of a group by the name that Kafka's tools print; ``None`` where the release lists none."""
+    return _STATES.get(told.lower(), told) if told else None
 
 
 def ask_coordinators(
@@ -153,9 +160,8 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
             raise _missing_group(found.group_id)
         elif found.error_code not in (0, Errors.GROUP_ID_NOT_FOUND):
             raise ClusterError(f"describing group {found.group_id!r}: {error_name(found.error_code)}")
-        # The new coordinator of 3.7 answers in lower case.
-        elif found.group_state.capitalize() != _DEAD and not found.error_code:
-            group["state"] = group["state"] or found.group_state
+        elif (state := _state(found.group_state)) != GroupState.DEAD and not found.error_code:
+            group["state"] = group["state"] or state
             group["protocol_type"] = found.protocol_type
             group["members"] = len(found.members)
     return again

@@ -64,8 +64,7 @@ class TargetGroup:
 
     @property
     def has_members(self) -> bool:
-        # The new coordinator of 3.7 answers in lower case.
-        return (self.state and self.state.capitalize()) not in WITHOUT_MEMBERS
+        return self.state not in WITHOUT_MEMBERS
 
 
 @dataclass(frozen=True, slots=True)

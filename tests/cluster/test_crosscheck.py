@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace as Answer
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from coordinator_core.cli.capture import write_cross_check
 from coordinator_core.cluster.crosscheck import Commit, Difference, Reason, cross_check, differing_offset_keys
 from coordinator_core.cluster.groups import ask_groups
+from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
@@ -102,6 +104,30 @@ def test_answers_below_0_are_kept() -> None:
     client = OneProcess({"g": held}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0)})})
     (group,) = ask_groups(client, client.topic(OFFSETS_TOPIC), {"g": list(held)})["groups"]
     assert {row["partition"]: row["committed_offset"] for row in group["offsets"]} == {1: -2, 2: -1001, 3: 0}
+
+
+def test_states_in_lower_case() -> None:
+    """As the new coordinator of 3.7 answers: a group without members is no difference, nor has it members."""
+    client = OneProcess({"g": {}, "rebalances": {}}, {})
+    states = {"g": "empty", "rebalances": "preparingrebalance"}
+    listed = [Answer(group_id=one, group_type="", protocol_type="", group_state=state) for one, state in states.items()]
+    described = [
+        Answer(group_id=one, error_code=0, group_state=state, protocol_type="", members=[])
+        for one, state in states.items()
+    ]
+    answers = {"ListGroups": Answer(error_code=0, groups=listed), "DescribeGroups": Answer(groups=described)}
+    client.answer = lambda name, _: answers.get(name)
+    info = client.topic(OFFSETS_TOPIC)
+    answered = ask_groups(client, info, {})
+    assert {group["group_id"]: group["state"] for group in answered["groups"]} == {
+        "g": GroupState.EMPTY,
+        "rebalances": GroupState.PREPARING_REBALANCE,
+    }
+    answered["groups"].pop()
+    assert cross_check([state(None)], [state(None)], {}, answered, {7: END}).differences == ()
+    live = live_groups(client, info, [], None)
+    assert not live["g"].has_members
+    assert live["rebalances"].has_members
 
 
 def test_what_an_open_transaction_holds_is_pending() -> None:
