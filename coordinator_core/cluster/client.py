@@ -23,6 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 from coordinator_core.cluster.connections import MOST_PAUSE_SECONDS, Connections
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.coordinator.errors import Errors
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.topology import BrokerInfo, PartitionInfo, TopicInfo
 
@@ -35,13 +36,16 @@ OLDEST_RECORD = 0
 """A time: the first record that is not older, which is the oldest one that has a timestamp."""
 TOPIC_CONFIG, BROKER_CONFIG = 2, 4
 """Types of ``ConfigResource``."""
-RETRIABLE = {3, 5, 6, 7, 9, 13, 14, 15, 16, 56, 74, 75, 78}
+RETRIABLE: frozenset[int] = frozenset(
+    {
+        *(Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.LEADER_NOT_AVAILABLE, Errors.NOT_LEADER_OR_FOLLOWER),
+        *(Errors.REQUEST_TIMED_OUT, Errors.REPLICA_NOT_AVAILABLE, Errors.NETWORK_EXCEPTION),
+        *(Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR),
+        *(Errors.KAFKA_STORAGE_ERROR, Errors.FENCED_LEADER_EPOCH, Errors.UNKNOWN_LEADER_EPOCH),
+        Errors.OFFSET_NOT_AVAILABLE,
+    }
+)
 """Error codes that pass: leader or coordinator unknown, moving or loading, storage going away, timeouts."""
-
-UNKNOWN_TOPIC_OR_PARTITION = 3
-TOPIC_AUTHORIZATION_FAILED = 29
-GROUP_AUTHORIZATION_FAILED = 30
-CLUSTER_AUTHORIZATION_FAILED = 31
 
 BACKOFF_SECONDS = (0.05, 1.0)
 _NOT_NULL_OF = frozenset(
@@ -250,7 +254,7 @@ class Client:
                 raise ClusterError(f"a broker was asked for the metadata of {name} and answers with {named}")
             (found,) = answer.topics
             _check_described(found)
-            if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            if found.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
                 raise UsageError(f"the cluster has no topic {name}")
             if found.error_code and not found.partitions:
                 if found.error_code not in RETRIABLE:
@@ -303,7 +307,7 @@ class Client:
         resource = DescribeConfigsRequest.DescribeConfigsResource
         wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
         (found,) = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker, patience=patience).results
-        if found.error_code in (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+        if found.error_code in (Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CLUSTER_AUTHORIZATION_FAILED):
             of, whose = (f"Topic:{name}", name) if kind == TOPIC_CONFIG else ("Cluster", "the brokers")
             raise MissingAclError("DescribeConfigs", of, f"the configuration of {whose}")
         if found.error_code:
@@ -422,7 +426,7 @@ def _metadata(names: Collection[str] | None) -> Any:
 
 
 def _check_described(found: Any) -> None:
-    if found.error_code == TOPIC_AUTHORIZATION_FAILED:
+    if found.error_code == Errors.TOPIC_AUTHORIZATION_FAILED:
         raise MissingAclError("Describe", f"Topic:{found.name}", "asking for the partitions of the topic")
 
 
@@ -461,17 +465,25 @@ def usable(code: int, topic: str, partition: int, operation: str) -> bool:
     """
     if code == 0:
         return True
-    if code == TOPIC_AUTHORIZATION_FAILED:
+    if code == Errors.TOPIC_AUTHORIZATION_FAILED:
         raise MissingAclError(operation, f"Topic:{topic}", f"reading {topic}")
     if code in RETRIABLE:
         return False
     raise ClusterError(f"{topic}-{partition}: {error_name(code)}")
 
 
+def error_text(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return Errors(code).name
+    except ValueError:
+        found = kafka_errors.for_code(code)
+        return str(getattr(found, "message", None) or found.__name__)
+
+
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, for messages."""
-    found = kafka_errors.for_code(code)
-    return f"error {code} ({getattr(found, 'message', None) or found.__name__})"
+    """An error code with its name, for messages."""
+    return f"error {code} ({error_text(code)})"
 
 
 def _hint(error: BaseException) -> str:

@@ -22,12 +22,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka import errors as kafka_errors
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from coordinator_core.cluster.client import UNKNOWN_TOPIC_OR_PARTITION, Client
+from coordinator_core.cluster.client import Client, error_text
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import PREFIX, Canary
@@ -44,7 +43,10 @@ _MEMBER = "regroup-canary"
 _LOST = {Errors.NOT_COORDINATOR.name, Errors.COORDINATOR_NOT_AVAILABLE.name, DISCONNECTED}
 _COMMIT_VERSION, _FETCH_VERSION, _HEARTBEAT_VERSION, _FIND_VERSION, _DELETE_VERSION = 8, 5, 3, 3, 2
 _SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
-_REFUSED = {"GROUP_AUTHORIZATION_FAILED": f"Group:{PREFIX}*", "TOPIC_AUTHORIZATION_FAILED": f"Topic:{OFFSETS_TOPIC}"}
+_REFUSED = {
+    Errors.GROUP_AUTHORIZATION_FAILED.name: f"Group:{PREFIX}*",
+    Errors.TOPIC_AUTHORIZATION_FAILED.name: f"Topic:{OFFSETS_TOPIC}",
+}
 """Kind of data that a canary may not read, by the answer that says so."""
 
 Note = Callable[..., None]
@@ -52,15 +54,6 @@ Note = Callable[..., None]
 
 OffsetKey = tuple[str, int]
 """Topic and partition."""
-
-
-def error_text(code: int) -> str:
-    """Kafka's name of an error code."""
-    try:
-        return Errors(code).name
-    except ValueError:
-        found = kafka_errors.for_code(code)
-        return str(getattr(found, "message", None) or found.__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +279,7 @@ class _State:
             self._heard = broker
         if not code and place == self.canary.offsets_partition:
             self._known.offsets[OFFSETS_TOPIC, place] = self._offset
-        if code == UNKNOWN_TOPIC_OR_PARTITION and place == self._beside:
+        if code == Errors.UNKNOWN_TOPIC_OR_PARTITION and place == self._beside:
             # There is only one partition: a loss of the canary is hidden then, losses of other groups are not.
             self._beside = self.canary.offsets_partition
         return error_text(code), self._offset

@@ -21,13 +21,13 @@ from coordinator_core.cluster.client import (
     EARLIEST,
     LATEST,
     RETRIABLE,
-    TOPIC_AUTHORIZATION_FAILED,
     Client,
     error_name,
     fetch_request,
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.cluster.files import PartitionFiles
+from coordinator_core.coordinator.errors import Errors
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.topology import TopicInfo
 
@@ -35,8 +35,6 @@ FETCH_BYTES = 4 << 20
 """Bytes to ask of a broker at a time; a capture needs some multiples of it as memory for each broker."""
 
 _REPLICA_VERSION = 11
-_OFFSET_OUT_OF_RANGE = 1
-_CORRUPT_MESSAGE = 2
 _WAIT_MS = 100
 _TRIES_PER_BATCH = 3
 _PAUSE_SECONDS = 0.1
@@ -219,12 +217,12 @@ class Fetcher:
 
     def _take(self, state: Fetching, answer: Any, broker: int, *, nothing_left: bool) -> None:
         code = answer.error_code
-        if code == TOPIC_AUTHORIZATION_FAILED:
+        if code == Errors.TOPIC_AUTHORIZATION_FAILED:
             raise MissingAclError("Read", f"Topic:{self._topic}", f"fetching {self._topic}")
-        if code == _OFFSET_OUT_OF_RANGE:
+        if code == Errors.OFFSET_OUT_OF_RANGE:
             self._out_of_range(state)
             return
-        if code == _CORRUPT_MESSAGE:
+        if code == Errors.CORRUPT_MESSAGE:
             raise self._damaged(state, broker, 0, state.position, "the broker itself finds the batch damaged")
         if code in RETRIABLE:
             state.trouble = f"broker {broker}: {error_name(code)}"

@@ -9,10 +9,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from coordinator_core.cluster.client import (
-    GROUP_AUTHORIZATION_FAILED,
     RETRIABLE,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
     Client,
     by_broker,
     check_answered,
@@ -156,7 +153,7 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
         group = groups[found.group_id]
         if found.error_code in RETRIABLE:
             again[found.group_id] = found.error_code
-        elif found.error_code == GROUP_AUTHORIZATION_FAILED:
+        elif found.error_code == Errors.GROUP_AUTHORIZATION_FAILED:
             raise _missing_group(found.group_id)
         elif found.error_code not in (0, Errors.GROUP_ID_NOT_FOUND):
             raise ClusterError(f"describing group {found.group_id!r}: {error_name(found.error_code)}")
@@ -179,7 +176,7 @@ def _offsets(
         for group_id, code, topics in fetched_offsets(client, broker, asked, everything, version):
             if code in RETRIABLE:
                 again[group_id] = code
-            elif code == GROUP_AUTHORIZATION_FAILED:
+            elif code == Errors.GROUP_AUTHORIZATION_FAILED:
                 raise _missing_group(group_id)
             elif code not in (0, Errors.GROUP_ID_NOT_FOUND):
                 raise ClusterError(f"offsets of group {group_id!r}: {error_name(code)}")
@@ -210,13 +207,13 @@ def _note(
             "pending": False,
         },
     )
-    if code == TOPIC_AUTHORIZATION_FAILED:
+    if code == Errors.TOPIC_AUTHORIZATION_FAILED:
         raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"reading the offsets of group {group_id!r}")
     if code == Errors.UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
-    elif code in RETRIABLE and code != UNKNOWN_TOPIC_OR_PARTITION:
+    elif code in RETRIABLE and code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
         again[group_id] = code
-    elif code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
+    elif code not in (0, Errors.UNKNOWN_TOPIC_OR_PARTITION):
         raise ClusterError(f"offset of group {group_id!r}, {offset_key[0]}-{offset_key[1]}: {error_name(code)}")
     elif not code and answer.committed_offset != NO_OFFSET:
         epoch = answer.committed_leader_epoch

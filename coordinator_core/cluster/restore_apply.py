@@ -23,15 +23,12 @@ from coordinator_core import storage
 from coordinator_core.cluster import share_offsets
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import (
-    GROUP_AUTHORIZATION_FAILED,
     RETRIABLE,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
     Client,
     by_broker,
     check_answered,
+    error_text,
 )
-from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets, waiting_text
@@ -71,7 +68,7 @@ from coordinator_core.rules.topics import UNKNOWN
 PLAN = "plan.json"
 CAPTURE = "capture"
 
-_AGAIN = RETRIABLE - {UNKNOWN_TOPIC_OR_PARTITION}
+_AGAIN = RETRIABLE - {Errors.UNKNOWN_TOPIC_OR_PARTITION}
 _COMMIT_VERSION, _DELETE_OFFSETS_VERSION, _DELETE_GROUPS_VERSION = 8, 0, 2
 _ROWS_PER_REQUEST = 500
 _BYTES_PER_REQUEST = 1 << 18
@@ -605,7 +602,7 @@ def _passed(code: int) -> str:
 
 def _with_acl(operation: str, group_id: str, errors: Iterable[_Error]) -> list[_Error]:
     """Errors of a request that needs ``operation`` on the group, and Read on topics, with the ACL that is missing."""
-    groups, topics = error_text(GROUP_AUTHORIZATION_FAILED), error_text(TOPIC_AUTHORIZATION_FAILED)
+    groups, topics = Errors.GROUP_AUTHORIZATION_FAILED.name, Errors.TOPIC_AUTHORIZATION_FAILED.name
 
     def said(topic: str | None, error: str) -> str:
         acl = {groups: f"{operation} on Group:{group_id}", topics: f"Read on Topic:{topic}"}.get(error)

@@ -8,11 +8,10 @@ from typing import NamedTuple
 from kafka.errors import IncompatibleBrokerVersion
 
 from coordinator_core.cluster.client import (
-    GROUP_AUTHORIZATION_FAILED,
     RETRIABLE,
-    UNKNOWN_TOPIC_OR_PARTITION,
     Client,
     check_answered,
+    error_name,
     topic_id_text,
     usable,
 )
@@ -68,13 +67,13 @@ def note_start_offsets(client: Client, info: TopicInfo, groups: Mapping[str, Tar
     def ask(broker: int, part: list[str]) -> dict[str, int]:
         again = {}
         for group_id, code, starts in described(client, broker, part):
-            if code == GROUP_AUTHORIZATION_FAILED:
+            if code == Errors.GROUP_AUTHORIZATION_FAILED:
                 raise MissingAclError("Describe", f"Group:{group_id}", "reading the start offsets of the share group")
             untold = [one.error_code for one in starts if not _is_told(one, group_id)]
             if code in RETRIABLE or untold:
                 again[group_id] = code or untold[0]
             elif code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
-                raise ClusterError(f"start offsets of share group {group_id!r}: error {code}")
+                raise ClusterError(f"start offsets of share group {group_id!r}: {error_name(code)}")
             else:
                 groups[group_id].offsets = {
                     (one.topic, one.partition): Position(one.offset, topic_id=one.topic_id)
@@ -88,7 +87,7 @@ def note_start_offsets(client: Client, info: TopicInfo, groups: Mapping[str, Tar
 
 def _is_told(one: StartOffset, group_id: str) -> bool:
     """Whether the answer stands; a topic that is gone has no start offset."""
-    if one.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+    if one.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
         return True
     return usable(one.error_code, one.topic, one.partition, "Describe")
 

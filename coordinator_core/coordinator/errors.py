@@ -6,10 +6,13 @@ from enum import IntEnum
 
 
 class Errors(IntEnum):
-    """``org.apache.kafka.common.protocol.Errors``, as far as group coordinators and their probes meet it."""
+    """``org.apache.kafka.common.protocol.Errors``, as far as a group coordinator answers them, or those who ask a
+    cluster look at them."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     INVALID_FETCH_SIZE = 4
     LEADER_NOT_AVAILABLE = 5
@@ -32,6 +35,9 @@ class Errors(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
     INVALID_PRODUCER_EPOCH = 47
@@ -43,6 +49,9 @@ class Errors(IntEnum):
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     LISTENER_NOT_FOUND = 72
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
