@@ -22,7 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_core.cluster.connections import MOST_PAUSE_SECONDS, Connections
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
-from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.cluster.settings import CLIENT_ID, ClientSettings
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.topology import BrokerInfo, PartitionInfo, TopicInfo
@@ -84,7 +84,7 @@ class Client:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.settings = settings
         self.patience_seconds = settings.api_timeout_seconds
-        self._net = NetworkSelector(client_id=settings.client.get("client_id", "regroup"))
+        self._net = NetworkSelector(client_id=settings.client.get("client_id", CLIENT_ID))
         self._manager = Connections(
             self._net,
             bootstrap_servers=list(settings.bootstrap_servers),
@@ -237,7 +237,7 @@ class Client:
         answer = self.ask(lambda: DescribeQuorumRequest(topics=[asked]))
         if answer.error_code:
             return None, ()
-        (found,) = (partition for each in answer.topics for partition in each.partitions)
+        found = _only([partition for each in answer.topics for partition in each.partitions], "the controllers")
         voters = tuple(sorted(voter.replica_id for voter in found.current_voters))
         return (None if found.error_code or found.leader_id < 0 else found.leader_id), voters
 
@@ -306,7 +306,8 @@ class Client:
         """
         resource = DescribeConfigsRequest.DescribeConfigsResource
         wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
-        (found,) = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker, patience=patience).results
+        answer = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker, patience=patience)
+        found = _only(answer.results, f"the configuration of {name}")
         if found.error_code in (Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CLUSTER_AUTHORIZATION_FAILED):
             of, whose = (f"Topic:{name}", name) if kind == TOPIC_CONFIG else ("Cluster", "the brokers")
             raise MissingAclError("DescribeConfigs", of, f"the configuration of {whose}")
@@ -327,12 +328,17 @@ class Client:
             return OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic=name, partitions=[wanted])])
 
         answers = [found for topic in self.ask(make, leader).topics for found in topic.partitions]
-        if len(answers) != 1:
-            raise ClusterError(f"broker {leader}: {len(answers)} answers about the epoch of {name}-{partition}")
-        answer = answers[0]
+        answer = _only(answers, f"the epoch of {name}-{partition}")
         if not usable(answer.error_code, name, partition, "Describe"):
             return None
         return answer.leader_epoch, answer.end_offset
+
+
+def _only(answers: Sequence[Any], what: str) -> Any:
+    """The one answer to one question; ``ClusterError`` where there is another number of them."""
+    if len(answers) != 1:
+        raise ClusterError(f"a broker was asked once about {what} and answers {len(answers)} times")
+    return answers[0]
 
 
 def _null_in(answer: Any) -> str | None:

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 
 from coordinator_core.cli.app import run
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.client import BROKER_CONFIG, Client
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
@@ -137,6 +137,24 @@ def test_a_topic_that_a_broker_does_not_describe_is_not_waited_for(is_there: boo
         return
     with pytest.raises(ClusterError, match=rf"metadata of {OFFSETS_TOPIC}: error 17 \("):
         client.topic(OFFSETS_TOPIC)
+
+
+@pytest.mark.parametrize("answers", [0, 2])
+def test_one_question_has_one_answer(answers: int) -> None:
+    client = OneProcess({}, {})
+    partition = SimpleNamespace(current_voters=[], error_code=0, leader_id=1)
+    told = SimpleNamespace(error_code=0, name="n", value="1", configs=[], partitions=[partition])
+    client.answer = lambda _name, _request: SimpleNamespace(
+        error_code=0, results=[told] * answers, topics=[told] * answers
+    )
+    client.knows = lambda request: True  # type: ignore[method-assign]
+    for ask in (
+        lambda: client.configs(BROKER_CONFIG, "1", ["n"], 1),
+        lambda: client.epoch_end_offset("t", 0, 1, 0),
+        client.quorum,
+    ):
+        with pytest.raises(ClusterError, match=f"answers {answers} times"):
+            ask()
 
 
 class _ReadsFromReplicas(OneProcess):
