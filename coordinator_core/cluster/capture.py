@@ -13,7 +13,7 @@ from coordinator_core import __version__
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
-from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
+from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.probe import rewritten
 from coordinator_core.cluster.snapshot import CAPTURE_VERSION, GROUPS, CaptureDirectory, Manifest
 from coordinator_core.cluster.topics import log_starts, topics_document
@@ -21,6 +21,7 @@ from coordinator_core.durations import clock_ms, numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import fields_of
 from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
+from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.releases import Profile
 from coordinator_core.topology import TopicInfo, Topology
@@ -39,7 +40,7 @@ class CaptureOptions:
     byte_rate: int | None = None
     replica: int | None = None
     topics_also: tuple[str, ...] = ()
-    segment_bytes: int = SEGMENT_BYTES
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
     check_groups: bool = False
     profile: Profile | None = None
 

@@ -16,6 +16,7 @@ from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.reader import read_records
+from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import OffsetRecord, interpret
@@ -102,7 +103,7 @@ def _read_on(client: Client, states: Sequence[Fetching], scratch: Path) -> dict[
     for state in states:
         end = ends.get((OFFSETS_TOPIC, state.partition), state.end_offset)
         if end > state.end_offset:
-            files = PartitionFiles(scratch / f"{OFFSETS_TOPIC}-{state.partition}")
+            files = PartitionFiles(scratch / partition_directory_name(state.partition))
             tail = Fetching(
                 state.partition, state.end_offset, end, state.leader, state.leader_epoch, files, state.end_offset
             )

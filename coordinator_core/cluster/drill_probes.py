@@ -30,11 +30,9 @@ from coordinator_core.cluster.client import Client, error_text
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import PREFIX, Canary
+from coordinator_core.drill.model import DISCONNECTED
 from coordinator_core.durations import clock_ms
 from coordinator_core.log.types import OFFSETS_TOPIC
-
-DISCONNECTED = "DISCONNECTED"
-"""No answer: the broker is gone, does not answer in time, or is not known any more."""
 
 SERVED_ROUNDS = 3
 """After so many rounds in a row without an error a partition counts as served."""

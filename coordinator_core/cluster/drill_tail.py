@@ -15,6 +15,7 @@ from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.log.reader import read_records
+from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.topology import TopicInfo
@@ -83,7 +84,7 @@ def gained(client: Client, info: TopicInfo, since: Mapping[int, Pin], directory:
         if first is None:
             continue
         shared[each.partition] = first
-        files = PartitionFiles(directory / f"{OFFSETS_TOPIC}-{each.partition}")
+        files = PartitionFiles(directory / partition_directory_name(each.partition))
         tails.append(Fetching(each.partition, first, end, each.leader, each.leader_epoch, files, first))
     Fetcher(client, OFFSETS_TOPIC, limiter=RateLimiter(None)).run([tail for tail in tails if not tail.done])
     for tail in tails:

@@ -13,11 +13,9 @@ import numpy as np
 from coordinator_core.cluster.chunks import Chunk, Column, DamagedBatchError, split
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.pin import segment_fingerprint
+from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES, segment_name
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.untrusted import whole_number
-
-SEGMENT_BYTES = 100 << 20
-"""Size at which a new segment begins, as ``offsets.topic.segment.bytes``; later captures add to the last one only."""
 
 _SCAN_BYTES = 16 << 20
 
@@ -33,7 +31,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        return f"{self.base_offset:020d}.log"
+        return segment_name(self.base_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +46,13 @@ class Sample:
 
 
 class PartitionFiles:
-    """Appends batches to the segments of a partition directory, and cuts them.
+    """Appends batches to the last segment of a partition directory, and cuts segments.
 
     The files of an earlier capture are read again, every CRC checked, up to the first byte that is not a whole batch:
     from there on the files are cut, however that capture ended.
     """
 
-    def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, directory: Path, segment_bytes: int = DEFAULT_SEGMENT_BYTES) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
         self._file: BinaryIO | None = None

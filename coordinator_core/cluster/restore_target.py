@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
-from coordinator_core.cluster.client import EARLIEST, LATEST, Client, TopicPartition
+from coordinator_core.cluster.client import BROKER_CONFIG, EARLIEST, LATEST, Client, TopicPartition
+from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.cluster.share_offsets import has_start_offsets, note_start_offsets
 from coordinator_core.errors import UsageError
@@ -36,7 +37,6 @@ from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.topology import TopicInfo
 from coordinator_core.untrusted import INT32_END, INT64_END, whole_number
 
-_BROKER_RESOURCE = 4
 _METADATA_SETTING = "offset.metadata.max.bytes"
 _NEWEST_WITH_RETENTION = 4
 """Version of OffsetCommit; 2.1 has the next one."""
@@ -209,18 +209,13 @@ def _told(
 
 
 def _metadata_limit(client: Client) -> int:
-    """``offset.metadata.max.bytes`` of a broker; Kafka's default where the principal may not ask."""
+    """``offset.metadata.max.bytes`` of a broker; Kafka's default where it does not tell."""
     nodes, _ = client.brokers()
-    broker = nodes[0].broker_id
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-    asked = kind(resource_type=_BROKER_RESOURCE, resource_name=str(broker), configuration_keys=[_METADATA_SETTING])
-    answer = client.ask(lambda: DescribeConfigsRequest(resources=[asked], max_version=2), broker)
-    for result in answer.results:
-        for config in () if result.error_code else result.configs:
-            number = whole_number(config.value or "", INT32_END) if config.name == _METADATA_SETTING else None
-            if number is not None:
-                return number
-    return METADATA_LIMIT
+    told: dict[str, str] = {}
+    with suppress(ClusterError, MissingAclError):
+        told = client.configs(BROKER_CONFIG, str(nodes[0].broker_id), [_METADATA_SETTING], nodes[0].broker_id)
+    number = whole_number(told.get(_METADATA_SETTING, ""), INT32_END)
+    return METADATA_LIMIT if number is None else number
 
 
 def captured(

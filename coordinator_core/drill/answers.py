@@ -38,7 +38,7 @@ from coordinator_core.coordinator.requests import FindCoordinator as FindCoordin
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
-from coordinator_core.drill.model import PhaseName
+from coordinator_core.drill.model import DISCONNECTED, PhaseName
 from coordinator_core.drill.seed import seed
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -54,7 +54,6 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
-DISCONNECTED = "DISCONNECTED"
 WAITS = "NONE"
 """A JoinGroup that is not answered at once waits for the others, and is answered without error."""
 

@@ -16,6 +16,8 @@ from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.jsontext import from_json, to_json
 
 PREDICTION_VERSION = 1
+DISCONNECTED = "DISCONNECTED"
+"""No answer: the broker is gone, does not answer in time, or is not known any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class Phase:
 
     ``answers`` maps an API (``FindCoordinator``, the heartbeat of the group's protocol, ``OffsetCommit``,
     ``OffsetFetch``, ``JoinGroup``, ``SyncGroup``; of share and streams groups also their describe, of share groups
-    ``DescribeShareGroupOffsets`` instead of commits) to the error name that a member of the group is answered.
-    ``DISCONNECTED`` stands for no answer: the broker asked is gone.
+    ``DescribeShareGroupOffsets`` instead of commits) to the error name that a member of the group is answered,
+    or :data:`DISCONNECTED`.
     """
 
     name: PhaseName

@@ -28,10 +28,9 @@ from coordinator_core.ingest.rows import BadRowsError, Int64s, Rows, parquet_fil
 from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import RECORDS_FILE
 from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
-from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES, partition_directory_name, segment_name
 
 RECORDS_VERSION = 1
-SEGMENT_BYTES = 100 << 20
 """Size at which a new segment begins, as ``offsets.topic.segment.bytes``."""
 
 _COMMIT_KEYS = pa.array([b"\0\0", b"\0\1"], pa.large_binary())
@@ -97,7 +96,7 @@ class _Segment:
 
 
 def import_records(
-    paths: Sequence[str], output: str, isolation_level: IsolationLevel, *, segment_bytes: int = SEGMENT_BYTES
+    paths: Sequence[str], output: str, isolation_level: IsolationLevel, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES
 ) -> dict[str, Any]:
     """Make the log directory ``output`` of Parquet files; returns the content of its ``records.json``.
 
@@ -128,7 +127,7 @@ def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
         for base_offset, batch in frame(rows):
             segment = segments.get(rows.partition)
             if segment is None or segment.size >= segment_bytes or window(base_offset) != segment.window:
-                path_of = directory / f"{OFFSETS_TOPIC}-{rows.partition}" / f"{base_offset:020d}.log"
+                path_of = directory / partition_directory_name(rows.partition) / segment_name(base_offset)
                 path_of.parent.mkdir(exist_ok=True)
                 segment = segments[rows.partition] = _Segment(path_of, window(base_offset))
             segment.append(batch)
@@ -175,7 +174,7 @@ def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, A
     }
     kind, detail = _unknown(isolation_level, row)
     unknown = {
-        "path": f"{OFFSETS_TOPIC}-{runs[0].partition}/{first:020d}.log",
+        "path": f"{partition_directory_name(runs[0].partition)}/{segment_name(first)}",
         "record_offset": first if first_missing is None else first_missing,
         "kind": kind,
         "detail": detail,

@@ -27,7 +27,9 @@ from coordinator_core.history.model import PartitionHistory
 from coordinator_core.history.parts import Asked, history_parts, noting_rows
 from coordinator_core.jsontext import canonical, fields_of, from_json, parse_json, to_json
 from coordinator_core.log.reader import OnDamage, read_partition, with_records
-from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.segments import partition_directory_name
+from coordinator_core.log.segments import segment_name as file_name
+from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_from_label
 
@@ -172,7 +174,7 @@ class Statement(NamedTuple):
 
 def segment_name(offsets_partition: int, base_offset: int) -> str:
     """Name of a segment, wherever it lies."""
-    return f"{OFFSETS_TOPIC}-{offsets_partition}/{base_offset:020}.log"
+    return f"{partition_directory_name(offsets_partition)}/{file_name(base_offset)}"
 
 
 def name_of(segment: SegmentFile) -> str:

@@ -19,6 +19,7 @@ from coordinator_core.lifecycle.loads import Stop, loads
 from coordinator_core.lifecycle.unreadable import LOAD_BUFFER_BYTES, has_empty_tail
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.segments import partition_directory_name, segment_name
 from coordinator_core.log.types import Codec, PartitionLog, Snapshot
 from coordinator_core.log.writer import empty_batch, rebuild_batch, recoded_batch
 from coordinator_core.releases import Profile, every_profile
@@ -186,7 +187,7 @@ def _written(
 ) -> PartitionLog:
     if not profile.ends_at_empty_read and has_empty_tail(log):
         log = replace(log, segments=tuple(segment for segment in log.segments if segment.size))
-    place = directory / f"__consumer_offsets-{log.offsets_partition}"
+    place = directory / partition_directory_name(log.offsets_partition)
     place.mkdir(parents=True, exist_ok=True)
     data: dict[int, bytearray] = {segment.base_offset: bytearray() for segment in log.segments}
     for segment, batch, records in read_records(log, on_damage=on_damage):
@@ -201,7 +202,7 @@ def _written(
         data[segment.base_offset] += kept
     segments = []
     for segment in log.segments:
-        path = place / f"{segment.base_offset:020d}.log"
+        path = place / segment_name(segment.base_offset)
         path.write_bytes(data[segment.base_offset])
         segments.append(replace(segment, path=str(path), size=len(data[segment.base_offset])))
     return replace(log, directory=str(place), segments=tuple(segments))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, GroupState, OffsetKey, PartitionState
@@ -14,7 +15,7 @@ from coordinator_core.merge.packed import LongTexts
 from coordinator_core.restore.model import NO_EPOCH, Position
 from coordinator_core.rules.topics import UNKNOWN, Topics
 
-METADATA_LIMIT = 4096
+METADATA_LIMIT = BrokerSettings().offset_metadata_max_bytes
 """Kafka's default of ``offset.metadata.max.bytes``."""
 
 WITHOUT_MEMBERS = frozenset({None, str(GroupState.EMPTY), str(GroupState.DEAD)})
