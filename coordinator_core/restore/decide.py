@@ -23,6 +23,7 @@ from coordinator_core.restore.model import (
     Metadata,
     Position,
     Row,
+    action_of,
     after_of,
     state_digest,
 )
@@ -167,14 +168,6 @@ def _some(names: Sequence[str]) -> str:
 
 def changed_row(key: OffsetKey, before: Position | None, after: Position | None, log: LogRange, why: str) -> Row:
     """The row that takes an offset key from ``before`` to ``after``, with what that means for its reader."""
-    if before is None and after is None:
-        action = Action.KEEP
-    elif before is None:
-        action = Action.CREATE
-    elif after is None:
-        action = Action.DELETE
-    else:
-        action = Action.KEEP if before.value == after.value else Action.UPDATE
     read_again = skipped = left = None
     if after is not None and UNKNOWN not in (log.start, log.end):
         to = min(max(after.offset, log.start), log.end)
@@ -182,7 +175,7 @@ def changed_row(key: OffsetKey, before: Position | None, after: Position | None,
         if before is not None:
             came = min(max(before.offset, log.start), log.end)
             read_again, skipped = max(came - to, 0), max(to - came, 0)
-    return Row(*key, action, before, after, why, read_again, skipped, left)
+    return Row(*key, action_of(before, after), before, after, why, read_again, skipped, left)
 
 
 def _wanted_row(

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -167,7 +167,7 @@ class Plan:
     groups: tuple[GroupPlan, ...]
     warnings: tuple[str, ...] = ()
     plan_version: int = PLAN_VERSION
-    regroup_version: str = field(default=__version__)
+    regroup_version: str = __version__
 
     def rows(self) -> Iterator[Row]:
         """All rows, group by group."""
@@ -186,8 +186,7 @@ class Plan:
         where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
         others = sum(group.action is not Action.BLOCKED for group in self.writing())
         alone = f"; {count(others, 'other group')} can be planned without it (--group)" if others else ""
-        blocked_offsets = f"{are(len(blocked), 'offset')} blocked"
-        return f"{blocked_offsets}, first {where}: {first.reason}{alone}"
+        return f"{are(len(blocked), 'offset')} blocked, first {where}: {first.reason}{alone}"
 
     def counts(self) -> dict[str, int]:
         """Offset keys by action."""
@@ -201,16 +200,10 @@ def _canonical(document: Any, texts: Mapping[str, str] | None = None) -> bytes:
     return canonical(document, partial(_fields, texts=texts or {}))
 
 
-def _fields(part: Any, texts: Mapping[str, str] | None = None) -> Any:
+def _fields(part: Any, texts: Mapping[str, str]) -> Any:
     if isinstance(part, LongText):
-        return _text(part, texts or {})
+        return texts.get(part.digest) or str(part)
     return {name: getattr(part, name) for name in part.__slots__}
-
-
-def _text(metadata: Metadata, texts: Mapping[str, str]) -> str:
-    if isinstance(metadata, LongText):
-        return texts.get(metadata.digest) or str(metadata)
-    return metadata
 
 
 def _windows(rows: Iterable[Any]) -> Iterator[tuple[list[Any], dict[str, str]]]:
@@ -224,11 +217,6 @@ def _metadata_of(row: Any) -> Iterator[Metadata]:
     if isinstance(row, Row):
         return (place.metadata for place in (row.before, row.after) if place is not None)
     return iter((row[-1],))
-
-
-def digest_of(document: Any) -> str:
-    """SHA-256 (hex) of canonical JSON."""
-    return hashlib.sha256(_canonical(document)).hexdigest()
 
 
 def state_digest(offsets: Iterable[tuple[OffsetKey, Value]]) -> str:
@@ -274,7 +262,7 @@ def _portions(about: dict[str, Any], groups: Iterable[GroupPlan]) -> Iterator[by
 
 
 def _group_portions(group: GroupPlan) -> Iterator[bytes]:
-    before, after = _canonical(_fields(group) | {"rows": []}).split(b'"rows":[]')
+    before, after = _canonical(_fields(group, {}) | {"rows": []}).split(b'"rows":[]')
     yield before + b'"rows":'
     yield from _listed(group.rows)
     yield after
@@ -348,8 +336,8 @@ def _problem(row: Row, group: GroupPlan, is_repeated: bool) -> str | None:
     if row.action is Action.BLOCKED:
         # It is not written, and says what is wrong with it.
         return None
-    if row.action is not _action(row.before, row.after):
-        return f"the action is {row.action}, and what is before and after says {_action(row.before, row.after)}"
+    if row.action is not (action := action_of(row.before, row.after)):
+        return f"the action is {row.action}, and what is before and after says {action}"
     if group.action is Action.DELETE and row.after is not None:
         return "an offset stays, and its group is deleted"
     if row.action in WRITES:
@@ -363,7 +351,7 @@ def _problem(row: Row, group: GroupPlan, is_repeated: bool) -> str | None:
     return None
 
 
-def _action(before: Position | None, after: Position | None) -> Action:
+def action_of(before: Position | None, after: Position | None) -> Action:
     """The action that takes an offset key from ``before`` to ``after``."""
     if value_of(before) == value_of(after):
         return Action.KEEP

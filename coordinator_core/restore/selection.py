@@ -14,7 +14,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.investigate.words import moment
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.source import Wanted
-from coordinator_core.restore.target import LogRange, Target, in_scope
+from coordinator_core.restore.target import Target, in_scope
 from coordinator_core.rules.topics import UNKNOWN
 from coordinator_core.untrusted import INT32_END, INT64_END, whole_number
 
@@ -139,7 +139,7 @@ def moved(
     positions = {}
     warnings: defaultdict[str, list[str]] = defaultdict(list)
     for key, held in base.items():
-        log = _log(target, key)
+        log = target.log(key.topic, key.partition)
         match scenario.move:
             case Move.TO_OFFSET:
                 offset = scenario.number
@@ -167,11 +167,6 @@ def moved(
         else:
             positions[key] = Position(offset, topic_id=None if topic is None else topic.topic_id)
     return Wanted(positions, warnings={group_id: tuple(said) for group_id, said in warnings.items()})
-
-
-def _log(target: Target, key: OffsetKey) -> LogRange:
-    topic = None if target.topics is None else target.topics.get(key.topic)
-    return LogRange() if topic is None else topic.partitions.get(key.partition, LogRange())
 
 
 def _known(offset: int, key: OffsetKey) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +24,6 @@ from coordinator_core.restore.model import (
     Row,
     Value,
     canonical,
-    digest_of,
     kafka_csv,
     read_plan,
     state_digest,
@@ -276,7 +276,8 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
         assert len(whole["groups"]) == len(one.groups)
     assert "offsets:    none" in plan_text(plan_of([]), digest)
     many = [(OffsetKey("g", f'"rows":[]{number}', number), Value(number, -1, "é")) for number in range(200)]
-    assert state_digest(many[::-1]) == digest_of(sorted([*key, *value] for key, value in many))
+    listed = canonical(sorted([*key, *value] for key, value in many))
+    assert state_digest(many[::-1]) == hashlib.sha256(listed).hexdigest()
     write_plan(str(path), plan)
     assert kafka_csv(plan) == ['"a,b",orders,1,170', "g,orders,0,160"]
     text = path.read_text()
