@@ -9,6 +9,25 @@ from coordinator_core import __version__
 from coordinator_core.releases import PROFILE_RELEASES
 
 
+def add_source(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """``--pin`` or ``--snapshot``, or what is added to the group: one of them is required."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
+    source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
+    return source
+
+
+def output_of(output: str, run_id: str | None) -> str:
+    """The directory ``run_id`` below ``output``, or ``output``; ``UsageError`` for an id that names no directory."""
+    if run_id is None:
+        return output
+    from coordinator_core.runs.place import check_component
+    from coordinator_core.storage import join
+
+    check_component("run_id", run_id)
+    return join(output, run_id)
+
+
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """``--profile`` or ``--kafka-version``, and ``--coordinator``."""
     rules = parser.add_mutually_exclusive_group()

@@ -27,7 +27,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
 from coordinator_core.untrusted import INT32_END
-from spark_apps.arguments import add_rules, parse, whole
+from spark_apps.arguments import add_rules, output_of, parse, whole
 from spark_apps.exits import App, tell
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     began = time.perf_counter()
     chosen = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    output = arguments.output if arguments.run_id is None else storage.join(arguments.output, arguments.run_id)
+    output = output_of(arguments.output, arguments.run_id)
     if arguments.offsets_partitions is not None and not storage.is_local(output):
         raise UsageError(f"--offsets-partitions: groups are moved in a local directory, {output} is none")
     with _new_log(output) as target:

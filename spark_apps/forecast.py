@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_rules, parse, whole
+from spark_apps.arguments import add_rules, add_source, output_of, parse, whole
 from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-forecast"
@@ -24,9 +24,7 @@ PROGRAM = "regroup-forecast"
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Tell what expires of a copy of __consumer_offsets.")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
-    source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
+    add_source(parser)
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the forecast (path or URI)")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--now-ms", type=whole(0), metavar="MS", help="the time to judge by (default: the clock)")
@@ -44,15 +42,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.log.discovery import discover
     from coordinator_core.replay.writer import refuse_other_rules
     from coordinator_core.runs.local import check_source
-    from coordinator_core.runs.place import check_component, source_directories
-    from coordinator_core.storage import join
+    from coordinator_core.runs.place import source_directories
 
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
     source = read_pin(arguments.pin) if arguments.pin else discover(arguments.snapshot)
-    snapshot, output = snapshot_of(source), arguments.output
-    if arguments.run_id is not None:
-        check_component("run_id", arguments.run_id)
-        output = join(output, arguments.run_id)
+    snapshot, output = snapshot_of(source), output_of(arguments.output, arguments.run_id)
     on_damage = OnDamage.chosen(partial=arguments.partial, salvage=False)
     refuse_records(snapshot)
     refuse_other_rules(snapshot)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import visible_lines
-from spark_apps.arguments import add_damage, add_rules, parse, whole
+from spark_apps.arguments import add_damage, add_rules, add_source, output_of, parse, whole
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ PROGRAM = "regroup-history"
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Write the table history of a copy of the offsets log.")
-    source = parser.add_mutually_exclusive_group(required=True)
+    source = add_source(parser)
     source.add_argument("--run", metavar="RUN", help="directory of a published run: its log, as far as it has read it")
-    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
-    source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories (repeatable)")
     parser.add_argument("--output", metavar="DIR", help="directory of the table (path or URI; of a run: beside it)")
     parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--group", action="append", default=[], metavar="GROUP", help="only this group (repeatable)")
@@ -62,9 +60,8 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.reports.history_publish import HistoryWriter, place_beside
     from coordinator_core.rules.topics import configured_retention_ms, read_topics
     from coordinator_core.rules.transaction_log import read_transaction_log
-    from coordinator_core.runs.place import check_component, new_run_id, source_directories
+    from coordinator_core.runs.place import new_run_id, source_directories
     from coordinator_core.runs.read import open_run
-    from coordinator_core.storage import join
 
     began = time.perf_counter()
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
@@ -75,12 +72,10 @@ def execute(arguments: argparse.Namespace) -> None:
         profile = profile or profile_from_label(run.profile)
         on_damage = run.on_damage(on_damage)
     damage = directory_damage(snapshot, on_damage)
-    output, run_id = arguments.output or place_beside(open_run(arguments.run).path), arguments.run_id
+    run_id = arguments.run_id
     if arguments.output is None and run_id is None:
         run_id = new_run_id()
-    if run_id is not None:
-        check_component("run_id", run_id)
-        output = join(output, run_id)
+    output = output_of(arguments.output or place_beside(open_run(arguments.run).path), run_id)
     for text in beside.notes:
         print(f"{PROGRAM}: {visible_lines(text)}", file=sys.stderr)
     topics = None if beside.topics is None else read_topics(beside.topics)

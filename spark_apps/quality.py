@@ -46,12 +46,13 @@ def execute(arguments: argparse.Namespace) -> None:
 
     run = open_run(arguments.run)
     with Session(PROGRAM, arguments.master) as session:
+        context = session.context
+        context.environment[PLAIN] = for_pandas()
         try:
-            session.context.environment[PLAIN] = for_pandas()
-            in_parts = partial(answers, session.context)
+            in_parts = partial(answers, context)
             result = evaluate(run, findings=arguments.findings, data_docs=arguments.data_docs, in_parts=in_parts)
         finally:
-            del session.context.environment[PLAIN]
+            del context.environment[PLAIN]
     tell({**result.as_dict(), "data_docs": arguments.data_docs}, arguments.result)
     session.close()
 

@@ -15,7 +15,7 @@ from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import INT32_END
-from spark_apps.arguments import add_damage, add_rules, parse, whole
+from spark_apps.arguments import add_damage, add_rules, add_source, parse, whole
 from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-replay"
@@ -24,15 +24,7 @@ PROGRAM = "regroup-replay"
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Replay a copy of __consumer_offsets and publish a run.")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read the bytes that it pins")
-    source.add_argument(
-        "--snapshot",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        help="log directories, or their parts (repeatable)",
-    )
+    add_source(parser)
     parser.add_argument("--output", required=True, metavar="DIR", help="where runs are published (path or URI)")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="cluster that the log comes from")
     parser.add_argument("--window", metavar="KEY", help="scheduling window (default: the UTC date of now)")
@@ -83,8 +75,7 @@ def execute(arguments: argparse.Namespace) -> None:
             offsets_topic_num_partitions=arguments.offsets_topic_num_partitions,
         )
     latest = not arguments.no_latest and promote(place, manifest)
-    told = summary(manifest, path=place.path, latest=latest)
-    tell(told)
+    tell(summary(manifest, path=place.path, latest=latest))
     session.close()
 
 

@@ -85,6 +85,13 @@ def test_earlier_output_and_wrong_arguments(tmp_path: Path, capfd: pytest.Captur
     assert caught.value.code == ExitCode.USAGE
 
 
+def test_a_run_id_stays_below_the_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--snapshot", str(case("k431-txn").paths[0]), "--output", str(tmp_path / "out"), *RULES]
+    assert compact.APP.run([*arguments, "--run-id", "../elsewhere"]) == ExitCode.USAGE
+    assert "run id '../elsewhere': use letters" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 MONTH_MS = 30 * 86_400_000
 
 

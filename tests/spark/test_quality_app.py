@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,3 +68,32 @@ def test_the_app_says_what_the_command_says(faulty_run: Run, tmp_path: Path, cap
     assert printed == {**json.loads(json.dumps(evaluate(faulty_run).as_dict())), "data_docs": str(docs)}
     assert (docs / "index.html").exists()
     assert app.APP.run(["--run", faulty_run.path, "--findings", str(tmp_path)]) == ExitCode.USAGE
+
+
+def test_why_spark_does_not_start_is_told(
+    faulty_run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a second attempt would do well."""
+
+    class Begins:
+        contexts = iter([RuntimeError("Java gateway process exited"), SimpleNamespace(environment={})])
+
+        def __init__(self, *_: object) -> None:
+            """Starts nothing."""
+
+        def __enter__(self) -> Begins:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is open."""
+
+        @property
+        def context(self) -> object:
+            found = next(self.contexts)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+    monkeypatch.setattr("spark_apps.session.Session", Begins)
+    assert app.APP.run(["--run", faulty_run.path]) == ExitCode.INTERNAL
+    assert "RuntimeError: Java gateway process exited" in capfd.readouterr().err
