@@ -99,10 +99,11 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
     directory = query.pop("directory", default_directory)
     from coordinator_core.untrusted import whole_number
 
-    for name, value in query.items():
-        if whole_number(value) is None:
-            raise AirflowFailException(f"source {source}: {name} is a whole number")
-    return parts.netloc, directory, {name: int(value) for name, value in query.items()}
+    numbers = {name: whole_number(value) for name, value in query.items()}
+    for name, number in numbers.items():
+        if number is None or (name == "byte_rate" and not number):
+            raise AirflowFailException(f"source {source}: {name} is a whole number{', at least 1' * (number == 0)}")
+    return parts.netloc, directory, numbers
 
 
 def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:

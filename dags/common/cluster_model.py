@@ -35,7 +35,7 @@ _GATEWAY = r"https?://[^/@\s]+(/[^@\s]*)?"
 _CATALOG = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _TEN_YEARS = 3_652
 """Days of the longest time that something may take: Airflow has none without end."""
-_RELEASE = r"\d+(\.\d+){1,3}"
+RELEASE = r"[0-9]+(\.[0-9]+){1,3}"
 
 
 def located(path: str, root: Path) -> str:
@@ -87,7 +87,7 @@ def _listed(value: Any) -> Any:
 
 def _release(value: Any) -> Any:
     # YAML reads 3.9 as a number, and 3.10 as the same number as 3.1.
-    if not (isinstance(value, str) and re.fullmatch(_RELEASE, value)):
+    if not (isinstance(value, str) and re.fullmatch(RELEASE, value)):
         raise ValueError(f'expected a release in quotes ("3.9.2"), found {shown(value)}')
     return value
 
@@ -311,7 +311,7 @@ class Defaults(_Section):
     offsets_topic_num_partitions: Count | None = None
     profile: Text | None = None
     kafka_version: (
-        Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})] | None
+        Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{RELEASE}$"})] | None
     ) = None
     coordinator: Coordinator | None = None
     partial: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -71,10 +71,10 @@ class ClusterFile:
     path: Path
     root: Path
     clusters: dict[str, Cluster]
-    pool: str = "default_pool"
-    retries: int = 2
-    retry_delay_seconds: int = 60
-    problems: Mapping[str, str] = field(default_factory=dict)
+    pool: str
+    retries: int
+    retry_delay_seconds: int
+    problems: Mapping[str, str]
 
     def dag_arguments(
         self, name: str | None = None, *, tag: str = "offsets", approval_hours: int = 0, limited: bool = True

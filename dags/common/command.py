@@ -17,6 +17,13 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+# docs/cli.md: another attempt with the same arguments and the same bytes ends the same way.
+FINAL_EXIT_CODES = {
+    2: "the request cannot be carried out",
+    3: "the input is damaged",
+    4: "the proof failed, or the disk does not take the output",
+}
+
 
 def regroup(*arguments: str, connection: str | None = None, done: Collection[int] = (0, 1)) -> int:
     """One command, its output in the log; its exit code. One that is not ``done`` is an error, 5 one that is retried.
@@ -53,9 +60,8 @@ def environment() -> dict[str, str]:
 
 
 def ended(program: str, exit_code: int, said: str) -> AirflowException:
-    """The error of a process that has ended with ``exit_code``, with what it ``said``: 2, 3 and 4 come again with a
-    retry, others may not."""
+    """The error of a process that has ended with ``exit_code``, with what it ``said``."""
     from coordinator_core.untrusted import visible_lines
 
     text = f"{program}: exit code {exit_code}: {visible_lines(said.strip())}"
-    return AirflowFailException(f"{text} (no retry)") if exit_code in (2, 3, 4) else AirflowException(text)
+    return AirflowFailException(f"{text} (no retry)") if exit_code in FINAL_EXIT_CODES else AirflowException(text)

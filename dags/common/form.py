@@ -8,6 +8,8 @@ from typing import Any
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
+from dags.common.attempts import WINDOW
+from dags.common.cluster_model import RELEASE
 from dags.common.clusters import COORDINATORS
 
 LARGEST = 253_402_300_799_999
@@ -60,7 +62,7 @@ def snapshot_params(names: list[str]) -> dict[str, Param]:
             "string",
             "Window",
             "Directory of the run. Default: start of the data interval, or time of the run.",
-            pattern="^[A-Za-z0-9][A-Za-z0-9._=-]{0,127}$",
+            pattern=f"^{WINDOW.pattern}$",
         ),
         "now_ms": optional(
             "integer", "Now", "Epoch milliseconds. Default: end of the data interval, or time of the run.", minimum=0
@@ -72,7 +74,7 @@ def snapshot_params(names: list[str]) -> dict[str, Param]:
             "string",
             "Kafka release",
             "Coordinator rules of this release, for example 3.9.2. Not together with a profile.",
-            pattern="^[0-9]+([.][0-9]+){1,3}$",
+            pattern=f"^{RELEASE}$",
         ),
         "coordinator": optional(
             "string", "Coordinator", "Where the release has both: classic or new.", enum=[None, *COORDINATORS]

@@ -20,17 +20,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from dags.common.attempts import attempt_id
 from dags.common.cluster_model import DEFAULT_CONNECTION
 from dags.common.clusters import load_clusters
+from dags.common.command import FINAL_EXIT_CODES, ROOT
 from dags.common.links import spark_address
 
 APPS_ENV = "REGROUP_SPARK_APPS"
-BUNDLED_APPS = Path(__file__).resolve().parent.parent.parent / "spark_apps"
-
-# docs/cli.md: another attempt with the same arguments and the same bytes ends the same way.
-FINAL_EXIT_CODES = {
-    2: "the request cannot be carried out",
-    3: "the input is damaged",
-    4: "the proof failed, or the disk does not take the output",
-}
+BUNDLED_APPS = ROOT / "spark_apps"
 
 ENVIRONMENT = "environment"
 """Directory, in that of an executor, that Spark unpacks the Python environment into."""

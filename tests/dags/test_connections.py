@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from coordinator_core.cluster.jaas import parse_jaas
 from coordinator_core.cluster.oauth import ENDPOINT
 from coordinator_core.cluster.settings import client_settings
-from dags.common.capture import connection_properties
+from dags.common.capture import captured, connection_properties
 from tests.cluster.certificates import KEY_PASSWORD, Authority
 
 
@@ -131,3 +131,10 @@ def test_a_connection_that_airflow_does_not_have_is_named() -> None:
 def test_certificates_are_verified_whatever_a_connection_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowFailException, match="certificates are always verified"):
         told(monkeypatch, {"bootstrap.servers": "b:1", "enable.ssl.certificate.verification": False})
+
+
+@pytest.mark.parametrize("option", ["byte_rate=0", "byte_rate=fast", "replica=-1"])
+def test_options_of_a_source_are_whole_numbers(option: str) -> None:
+    """A rate of 0 was divided by."""
+    with pytest.raises(AirflowFailException, match=f"{option.partition('=')[0]} is a whole number"):
+        captured(f"kafka://k?{option}", "captures")
