@@ -106,13 +106,10 @@ def _load_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPar
     if not bands:
         return
     # Which step a load belongs to is not known: each must lie within one of their bands.
-    match = Match.NOT_COMPARED
-    if mine.load_ms:
-        within = all(any(load in band for band in bands) for load in mine.load_ms)
-        match = Match.AS_PREDICTED if within else Match.MISS
+    within = all(any(load in band for band in bands) for load in mine.load_ms) if mine.load_ms else None
     low, highs = min(band.low for band in bands), [band.high for band in bands]
     high = None if None in highs else max(high for high in highs if high is not None)
-    yield ComparedClaim("partition", number, "load_ms", _band(Band(low, high)), list(mine.load_ms), match)
+    yield ComparedClaim("partition", number, "load_ms", _band(Band(low, high)), list(mine.load_ms), _match(within))
 
 
 def _lost_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPartition) -> Iterator[ComparedClaim]:
@@ -122,8 +119,7 @@ def _lost_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPar
         return
     lost = sum(told)
     fits = lost <= mine.lost_records <= lost + mine.canary_commits
-    match = Match.AS_PREDICTED if fits else Match.MISS
-    yield ComparedClaim("partition", number, "lost_records", lost, mine.lost_records, match)
+    yield ComparedClaim("partition", number, "lost_records", lost, mine.lost_records, _match(fits))
 
 
 def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClaim]:
@@ -147,7 +143,7 @@ def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClai
         yield from _served_rows(group_id, claims, mine)
         outage = outages.get(last.offsets_partition)
         if outage is not None and len(claims) == 1:
-            match = Match.AS_PREDICTED if _overlap(last.outage_ms, outage) else Match.MISS
+            match = _match(_overlap(last.outage_ms, outage))
             yield ComparedClaim("group", group_id, "outage_ms", _band(last.outage_ms), _band(outage), match)
 
 
@@ -161,8 +157,7 @@ def _served_rows(group_id: str, claims: list[GroupPrediction], mine: ObservedGro
     if claims[-1].type is GroupType.SHARE:
         stay = all(one.start_offsets_stay for one in claims)
         back = None if mine.start_offsets is None else _changes(mine.start_offsets)
-        known_back = back if stay else None
-        match = Match.NOT_COMPARED if known_back is None else Match.MISS if known_back else Match.AS_PREDICTED
+        match = _match(None if back is None or not stay else not back)
         yield ComparedClaim("group", group_id, "start_offsets", [] if stay else None, back, match)
 
 
@@ -177,18 +172,19 @@ def _rebalances(group_id: str, claims: list[GroupPrediction], mine: ObservedGrou
     told = [one.rebalances for one in claims]
     predicted = True if True in told else None if None in told else False
     happened = bool(mine.generations)
-    match = Match.NOT_COMPARED if predicted is None else Match.AS_PREDICTED
-    if predicted is not None and predicted != happened:
-        match = Match.MISS
+    match = _match(None if predicted is None else predicted == happened)
     return ComparedClaim("group", group_id, "rebalances", predicted, happened, match)
+
+
+def _match(holds: bool | None) -> Match:
+    """``holds``: ``None`` where one side does not say."""
+    return {None: Match.NOT_COMPARED, True: Match.AS_PREDICTED, False: Match.MISS}[holds]
 
 
 def _exact(of: str, name: int | str, what: str, predicted: Any, observed: Any, known: object) -> ComparedClaim:
     if known is None:
         return ComparedClaim(of, name, what, predicted, None, Match.NOT_COMPARED)
-    return ComparedClaim(
-        of, name, what, predicted, observed, Match.AS_PREDICTED if predicted == observed else Match.MISS
-    )
+    return ComparedClaim(of, name, what, predicted, observed, _match(predicted == observed))
 
 
 def _changes(changes: Iterable[OffsetChange]) -> list[list[Any]]:

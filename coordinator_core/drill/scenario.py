@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from coordinator_core.errors import UsageError
-from coordinator_core.jsontext import from_json, parse_json, to_json
+from coordinator_core.jsontext import FormError, from_json, parse_json
+from coordinator_core.untrusted import INT32_END, whole_number
 
 
 class Kind(StrEnum):
@@ -63,18 +63,6 @@ class Scenario:
         what = self.rack if self.rack is not None else ",".join(map(str, self.brokers))
         return f"{self.kind.value}={what}" if what else self.kind.value
 
-    def to_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = to_json(self)
-        return document
-
-    @classmethod
-    def from_json(cls, value: Any) -> Scenario:
-        """Raises :class:`UsageError` that names the error."""
-        try:
-            return from_json(cls, value)
-        except ValueError as error:
-            raise UsageError(f"scenario: {error}") from None
-
     @classmethod
     def parse(cls, text: str) -> Scenario:
         """A scenario as JSON, or in short: ``lose-brokers=1,2``, ``lose-rack=a``, ``rolling-restart``.
@@ -83,10 +71,11 @@ class Scenario:
         """
         if text.lstrip().startswith("{"):
             try:
-                document = parse_json(text)
+                return from_json(cls, parse_json(text))
+            except FormError as error:
+                raise UsageError(f"scenario: {error}") from None
             except ValueError as error:
                 raise UsageError(f"scenario: not JSON: {error}") from None
-            return cls.from_json(document)
         name, _, what = text.strip().partition("=")
         try:
             kind = Kind(name)
@@ -95,7 +84,7 @@ class Scenario:
             raise UsageError(f"scenario {name!r} is none of {known}") from None
         if kind is Kind.LOSE_RACK:
             return cls(kind, rack=what or None)
-        try:
-            return cls(kind, tuple(int(one) for one in what.split(",")) if what else ())
-        except ValueError:
-            raise UsageError(f"scenario {name}: {what!r} is not a list of broker ids") from None
+        brokers = [whole_number(one.strip(), INT32_END) for one in what.split(",")] if what else []
+        if None in brokers:
+            raise UsageError(f"scenario {name}: {what!r} is not a list of broker ids")
+        return cls(kind, tuple(one for one in brokers if one is not None))

@@ -32,12 +32,13 @@ def totals(partitions: Sequence[PartitionPrediction], groups: Sequence[GroupPred
         offsets_vanished=sum(len(row.vanished) for row in groups),
         hanging_transactions=len({one for row in groups for one in row.hanging_transactions}),
         records_read_again=sum(row.records_read_again for row in groups),
-        worst_outage_ms=_worst([row.outage_ms for row in groups]),
+        worst_outage_ms=worst([row.outage_ms for row in groups]),
         lost_ms=None if None in losses else max((one for one in losses if one is not None), default=0),
     )
 
 
-def _worst(bands: Sequence[Band]) -> Band:
+def worst(bands: Sequence[Band]) -> Band:
+    """The longest of the times, from below and from above."""
     highs = [band.high for band in bands]
     high = None if None in highs else max((one for one in highs if one is not None), default=0)
     return Band(max((band.low for band in bands), default=0), high)
@@ -78,11 +79,10 @@ def judged(
         if row.moved and row.leader_after is not None and row.load_ms is None
     }
     if unread:
-        named = ", ".join(map(str, [*unread][:_NAMED])) + (
-            f" and {more} more" if (more := len(unread) - _NAMED) > 0 else ""
-        )
+        more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+        named = ", ".join(map(str, [*unread][:_NAMED]))
         unknown.append(
-            f"the logs of offsets partitions that move are not given, so their groups are not known: {named}"
+            f"the logs of offsets partitions that move are not given, so their groups are not known: {named}{more}"
         )
     if found.hanging_transactions:
         hanging = found.hanging_transactions

@@ -10,8 +10,9 @@ from typing import Any
 from coordinator_core import __version__, storage
 from coordinator_core.drill.compare import ComparedClaim, Comparison, Match, Verdict
 from coordinator_core.drill.journal import Event, of_kind
-from coordinator_core.drill.model import Band, Prediction
+from coordinator_core.drill.model import Prediction
 from coordinator_core.drill.observed import Observed, Service
+from coordinator_core.drill.verdict import worst
 from coordinator_core.jsontext import fields_of, to_json
 from coordinator_core.reports.drill_page import drill_page
 from coordinator_core.untrusted import visible
@@ -95,21 +96,17 @@ def _headline(comparison: Comparison, seen: Observed) -> str:
 
 def _objectives(prediction: Prediction, seen: Observed) -> Document:
     rto = prediction.objectives.rto_ms
-    outages = [one.outage_ms for one in seen.partitions]
-    worst = None
-    if seen.complete and outages:
-        high = None if any(one.high is None for one in outages) else max(one.high or 0 for one in outages)
-        worst = Band(max(one.low for one in outages), high)
+    longest = worst([one.outage_ms for one in seen.partitions]) if seen.complete and seen.partitions else None
     met = None
-    if worst is not None and rto is not None:
+    if longest is not None and rto is not None:
         # Between the two lies the pause between probes.
-        met = True if worst.high is not None and worst.high <= rto else False if worst.low > rto else None
+        met = True if longest.high is not None and longest.high <= rto else False if longest.low > rto else None
     return {
         "rto_ms": rto,
         "rpo_ms": prediction.objectives.rpo_ms,
         "predicted_verdict": prediction.verdict.value,
         "predicted_worst_outage_ms": to_json(prediction.totals.worst_outage_ms),
-        "observed_worst_outage_ms": None if worst is None else to_json(worst),
+        "observed_worst_outage_ms": to_json(longest),
         "rto_met": met,
     }
 
@@ -126,17 +123,13 @@ def _claims(rows: Sequence[ComparedClaim]) -> list[Document]:
 
 
 def _partitions(prediction: Prediction, seen: Observed) -> list[Document]:
-    expected = {
-        one.offsets_partition: one.available_ms for one in prediction.partitions if one.available_ms is not None
-    }
+    expected = {one.offsets_partition: one.available_ms for one in prediction.partitions if one.available_ms}
     return [
         {
             **fields_of(one, "offsets_partition", "leader_before", "leader_after"),
             "load_ms": list(one.load_ms),
             "outage_ms": to_json(one.outage_ms),
-            "predicted_available_ms": None
-            if one.offsets_partition not in expected
-            else to_json(expected[one.offsets_partition]),
+            "predicted_available_ms": to_json(expected.get(one.offsets_partition)),
             "slowest_commit_ms": one.slowest_commit_ms,
             "lost_records": one.lost_records,
             "stretches": [

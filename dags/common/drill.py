@@ -58,6 +58,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         from coordinator_core.cluster.capture import CaptureOptions, capture
         from coordinator_core.cluster.client import Client
         from coordinator_core.drill.scenario import Scenario
+        from coordinator_core.jsontext import to_json
 
         scenario = Scenario.parse(params["scenario"])
         attempt = attempt_id(dag_run.run_id, try_number)
@@ -68,7 +69,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
     prediction = storage.join(directory, "prediction.json")
     arguments = [
         *("drill", "predict", captured, "--topology", storage.join(captured, "topology.json")),
-        *("--scenario", json.dumps(scenario.to_json())),
+        *("--scenario", json.dumps(to_json(scenario))),
         *("--output", prediction),
         *("--cluster", cluster.name),
         *offsets_partitions(cluster),
