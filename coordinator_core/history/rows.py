@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from coordinator_core import storage
 from coordinator_core.history.model import GroupHistory, Place
 from coordinator_core.jsontext import fields_of
 
@@ -46,6 +47,6 @@ def place_of(place: Place) -> dict[str, Any]:
     """The coordinates of a record, as columns."""
     return {
         **fields_of(place, "offsets_partition", "record_offset", "timestamp_ms"),
-        "segment": place.segment.rsplit("/", 1)[-1],
+        "segment": storage.split(place.segment)[1],
         "byte_position": place.byte_position,
     }

@@ -211,7 +211,7 @@ def _rows_of(
     origins, origin_of = _origins(taken, plain, rows, group_of)
     writers, writer_of = _numbered(rows["writer"])
     who = [taken.writers[number] for number in writers.tolist()]
-    segments = [segment.path.rsplit("/", 1)[-1] for segment in taken.log.segments]
+    segments = [segment.name for segment in taken.log.segments]
     bases = np.array([segment.base_offset for segment in taken.log.segments], np.int64)
     has_ended = bits(~rows["stands"])
     first = _array(np.zeros(count, np.int32), has_ended)

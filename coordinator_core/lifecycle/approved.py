@@ -162,10 +162,7 @@ def check_compacted(directory: str, planned: PlannedCompaction) -> Document:
     found = {log.offsets_partition: log for log in discover([directory]).partitions}
     for number, row in rows.items():
         segments = found[number].segments if number in found else ()
-        here = [
-            {"name": storage.split(item.path)[1], "bytes": item.size, "fingerprint": segment_fingerprint(item)}
-            for item in segments
-        ]
+        here = [{"name": item.name, "bytes": item.size, "fingerprint": segment_fingerprint(item)} for item in segments]
         if here != row["segments"]:
             raise ProofFailedError(f"{directory}: offsets partition {number} is not what was proved")
     return report

@@ -76,7 +76,7 @@ class ProvedSegment:
 
     @classmethod
     def of(cls, segment: SegmentFile) -> ProvedSegment:
-        return cls(Path(segment.path).name, segment.size, segment_fingerprint(segment))
+        return cls(segment.name, segment.size, segment_fingerprint(segment))
 
 
 def proved_log(offsets_partition: int, directory: str, segments: Iterable[ProvedSegment]) -> PartitionLog:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.log.layout import (
     CODEC_BITS,
@@ -142,6 +143,11 @@ class SegmentFile:
     base_offset: int
     size: int
     modified_ns: int | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the file, wherever it lies."""
+        return storage.split(self.path)[1]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from coordinator_core.errors import Damage, DamagedInputError
@@ -192,7 +191,7 @@ def _walk(
         if not kinds <= _READ_TO_THE_END and on_damage is OnDamage.FAIL:
             break
         if trailing > 0 and ("torn_tail" in kinds or trailing <= _ENTRY_HEADER_BYTES):
-            yield f"Found {trailing} invalid bytes at the end of {PurePosixPath(segment.path).name}"
+            yield f"Found {trailing} invalid bytes at the end of {segment.name}"
     if on_damage is OnDamage.FAIL and len(damage) > known:
         raise DamagedInputError(damage[known])
 

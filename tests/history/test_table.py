@@ -20,11 +20,11 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import Deletions
+from coordinator_core.history.model import Deletions, Place
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.parts import Asked, history_parts
 from coordinator_core.history.read import read_history
-from coordinator_core.history.rows import history_rows
+from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.history.table import HISTORY
 from coordinator_core.history.taking import take_history
 from coordinator_core.kernels import gather_requests
@@ -34,7 +34,7 @@ from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import CLEAN_SHUTDOWN_FILE, discover
 from coordinator_core.log.limits import STANDING_VARIABLE
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Codec, ControlType, Snapshot
+from coordinator_core.log.types import Codec, ControlType, SegmentFile, Snapshot
 from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile, profile_for_release
@@ -394,3 +394,9 @@ def test_requests_are_of_one_group_and_time(times: tuple[int, ...]) -> None:
     ]
     places = list(expected)
     assert [places[number] for number in numbers.tolist()] == [(rows[row][0], rows[row][2]) for row in chosen.tolist()]
+
+
+def test_the_name_of_a_segment_has_no_options_of_its_store() -> None:
+    path = "s3://bucket/__consumer_offsets-0/00000000000000000007.log?endpoint_override=h:1/x&scheme=http"
+    assert place_of(Place(0, 7, 0, path, 0, 0))["segment"] == "00000000000000000007.log"
+    assert SegmentFile(path, 0, 7, 0).name == "00000000000000000007.log"
