@@ -64,9 +64,10 @@ class Total:
         self.live_records += live_records
         self.live_bytes += live_bytes
         if first_ms >= 0:
-            self.first_timestamp_ms = min(first_ms, self.first_timestamp_ms or first_ms)
+            known = self.first_timestamp_ms
+            self.first_timestamp_ms = first_ms if known is None else min(first_ms, known)
         if last_ms >= 0:
-            self.last_timestamp_ms = max(last_ms, self.last_timestamp_ms or last_ms)
+            self.last_timestamp_ms = max(last_ms, self.last_timestamp_ms or 0)
 
 
 @dataclass(slots=True)

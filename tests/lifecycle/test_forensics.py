@@ -138,6 +138,14 @@ def test_commit_rate() -> None:
     assert total.commits_per_second == 1.5
 
 
+def test_a_first_record_of_1970_is_the_first() -> None:
+    total = Total()
+    total.add((1, 0, 10, 1, 10, 0, 0), is_commit=True)
+    total.add((2, 0, 20, 1, 10, 1_000, 2_000), is_commit=True)
+    assert (total.first_timestamp_ms, total.last_timestamp_ms) == (0, 2_000)
+    assert total.commits_per_second == 1.0
+
+
 def test_clients_are_those_that_own_the_partition() -> None:
     """Owners by Kafka's own answer to DescribeGroups after a restart."""
     found = forensics_of(case("k431-mixed"))
