@@ -354,7 +354,7 @@ class _InOnePlace:
             forget_folds()
         moved = self._moved()
         if moved is not None:
-            extra = Extra(frozenset(moved(np.array(sorted(extra.offsets), np.int64)).tolist()))
+            extra = frozenset(moved(np.array(sorted(extra), np.int64)).tolist())
         scan = scan_log(self._result, workers=self._workers)
         same = SameBytes(scan)
         plan = CompactionPlan.of(scan, self._options.rules, workers=self._workers).keeping(extra)

@@ -14,13 +14,12 @@ from coordinator_core.lifecycle.compact_proof import (
     Subjects,
     records_behind,
     subject,
+    the_first_of,
 )
 from coordinator_core.lifecycle.compact_scan import LogScan
 from coordinator_core.log.batch import batch_records
 
 _ATTEMPTS = 3
-_TOLD = 5
-"""Most differences that the message of a failed proof lists."""
 
 
 class Steps(Protocol):
@@ -60,7 +59,7 @@ class Proved:
 def until_proved(steps: Steps) -> Proved:
     """Write the output and prove it. Raises :class:`ProofFailedError`."""
     number = steps.offsets_partition
-    extra = Extra()
+    extra: Extra = frozenset()
     told: list[str] = []
     for attempt in range(_ATTEMPTS):
         steps.write(extra)
@@ -75,7 +74,9 @@ def until_proved(steps: Steps) -> Proved:
             # A line that cannot be shortened stays as it is.
             protected = extra | steps.records_of(subjects.all_groups.union(*(part.stopped for part in behind)))
         if protected == extra or attempt + 1 == _ATTEMPTS:
-            raise ProofFailedError(_failure(number, found))
+            raise ProofFailedError(
+                f"offsets partition {number}: the output replays to another state: {the_first_of(found)}"
+            )
         extra = protected
         told += [str(difference) for difference in found]
     if not steps.is_stable(extra):
@@ -85,19 +86,11 @@ def until_proved(steps: Steps) -> Proved:
 
 def records_of_groups(scan: LogScan, groups: Collection[str], end_offset: int) -> Extra:
     """Every record of these groups before ``end_offset``."""
-    return Extra(
-        frozenset(
-            record.offset
-            for scanned in scan.segments
-            for batch in scanned.batches()
-            if scan.start_offset <= batch.last_offset and batch.base_offset < end_offset and not batch.is_control
-            for record in batch_records(batch, path=scanned.segment.path)
-            if record.key is not None and subject(record.key)[1] in groups
-        )
+    return frozenset(
+        record.offset
+        for scanned in scan.segments
+        for batch in scanned.batches()
+        if scan.start_offset <= batch.last_offset and batch.base_offset < end_offset and not batch.is_control
+        for record in batch_records(batch, path=scanned.segment.path)
+        if record.key is not None and subject(record.key)[1] in groups
     )
-
-
-def _failure(offsets_partition: int, found: Sequence[Difference]) -> str:
-    told = "; ".join(str(difference) for difference in found[:_TOLD])
-    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return f"offsets partition {offsets_partition}: the output replays to another state: {told}{more}"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from coordinator_core import storage
 from coordinator_core.fold.arrow import column
 from coordinator_core.groups.model import ClassicGroup, Group
-from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_proof import BLOCK_ROWS, ProofFailedError, the_first_of
 from coordinator_core.lifecycle.expiring import sweep_columns
 from coordinator_core.lifecycle.plan import TombstoneKind
 from coordinator_core.log.reader import last_batch
@@ -26,9 +26,6 @@ from coordinator_core.releases import Profile
 
 _RECORDS_A_BATCH = 1000
 """A sweep of the Java coordinator splits its records at ``max.message.bytes``; these stay well below."""
-
-_BLOCK_ROWS = 1 << 17
-_TOLD = 5
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ class OffsetsLeft:
 
 def _alike(before: RowBlocks, after: RowBlocks) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Rows of both with the same record offsets, which are in order; some at a time."""
-    left, right = (_Reading(rows.blocks(_BLOCK_ROWS)) for rows in (before, after))
+    left, right = (_Reading(rows.blocks(BLOCK_ROWS)) for rows in (before, after))
     while left.has_more() or right.has_more():
         ends = [side.last_offset for side in (left, right) if side.has_more()]
         bound = min(ends)
@@ -254,5 +251,5 @@ def prove_expired(expired: Expired, left: Sequence[OffsetsLeft], wrong: Sequence
     if found:
         raise ProofFailedError(
             f"offsets partition {expired.offsets_partition}: the tombstones change more than the plan: "
-            + "; ".join(sorted(found)[:_TOLD])
+            f"{the_first_of(sorted(found))}"
         )

@@ -324,7 +324,7 @@ class _InParts:
 
     def records_of(self, groups: Collection[str]) -> Extra:
         of_groups = partial(records_of_groups, groups=groups, end_offset=self.end_offset)
-        return Extra(frozenset().union(*(found.offsets for found in self._run(of_groups, self._input.scans))))
+        return frozenset().union(*self._run(of_groups, self._input.scans))
 
     def is_stable(self, extra: Extra) -> bool:
         output = self._read(self._result)

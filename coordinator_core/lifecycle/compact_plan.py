@@ -8,7 +8,7 @@ as nothing of its transaction is left, and only the last batch of the log is kep
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -121,14 +121,8 @@ class Survivors:
         return np.searchsorted(self.offsets, last, "right") > np.searchsorted(self.offsets, first)
 
 
-@dataclass(frozen=True)
-class Extra:
-    """Records that stay although the cleaner's rules let them go, because an answer depends on them."""
-
-    offsets: frozenset[int] = field(default_factory=frozenset)
-
-    def __or__(self, other: Extra) -> Extra:
-        return Extra(self.offsets | other.offsets)
+Extra = frozenset[int]
+"""Record offsets of records that stay although the cleaner's rules let them go, because an answer depends on them."""
 
 
 def survivors(newest: NewestRecords, rules: CompactionRules, extra: Extra) -> Survivors:
@@ -142,7 +136,7 @@ def survivors(newest: NewestRecords, rules: CompactionRules, extra: Extra) -> Su
     is_due &= ~_kept_by_siblings(newest, is_due)
     stays = is_known & ~is_due
     dead = is_tombstone & is_known
-    offsets = [rows["offset"][stays], newest.unkeyed, np.array(sorted(extra.offsets), np.int64)]
+    offsets = [rows["offset"][stays], newest.unkeyed, np.array(sorted(extra), np.int64)]
     merged = np.sort(np.concatenate(offsets))
     # Not numpy's unique, which puts integers into a hash table.
     merged = merged[np.append(True, merged[1:] != merged[:-1])[: len(merged)]]
@@ -256,7 +250,7 @@ class CompactionPlan:
         facts = facts or transaction_facts(scan, rules)
         end_offset = facts.end_of_compaction(rules)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
-        stays = survivors(newest, rules, Extra())
+        stays = survivors(newest, rules, frozenset())
         is_left = stays.are_in(cleanable(scan, end_offset))
         actions = batch_actions(scan, facts, is_left, rules, end_offset)
         return cls(scan, rules, facts, end_offset, frozenset(newest.key_types().tolist()), stays, actions)
@@ -267,7 +261,7 @@ class CompactionPlan:
 
     def keeping(self, extra: Extra, newest: NewestRecords | None = None) -> CompactionPlan:
         """The same with these records besides. ``newest``: those of :meth:`newest`, where they are at hand."""
-        if not extra.offsets:
+        if not extra:
             return self
         stays = survivors(newest or self.newest(), self.rules, extra)
         is_left = stays.are_in(cleanable(self.scan, self.end_offset))

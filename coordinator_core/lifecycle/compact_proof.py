@@ -32,7 +32,8 @@ _NOT_COMPARED = "ordering_offset"
 """The first record left in a batch (Scala) is another one after compaction; no answer depends on it any
 more."""
 
-_BLOCK_ROWS = 1 << 17
+BLOCK_ROWS = 1 << 17
+_TOLD = 5
 _COMPARED = [name for name in OFFSETS.names if name != _NOT_COMPARED]
 _TRANSACTION = ["producer_id", "producer_epoch", "first_record_offset", "last_record_offset", "keys", "groups"]
 
@@ -41,6 +42,12 @@ class ProofFailedError(RegroupError):
     """The output does not replay to the state of the input; nothing was published."""
 
     exit_code = ExitCode.APPLY_FAILED
+
+
+def the_first_of(found: Sequence[object]) -> str:
+    """What is told of what was ``found``, in the message of a failed proof."""
+    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+    return "; ".join(map(str, found[:_TOLD])) + more
 
 
 @dataclass(frozen=True)
@@ -108,16 +115,16 @@ def table_differences(
 ) -> Iterator[Difference]:
     """Differences between rows of committed offsets, or of pending ones."""
     # Blocks of the same rows are cut alike.
-    pairs = zip_longest(before.blocks(_BLOCK_ROWS), after.blocks(_BLOCK_ROWS))
+    pairs = zip_longest(before.blocks(BLOCK_ROWS), after.blocks(BLOCK_ROWS))
     if all(None not in (old, new) and _compared(old, moved).equals(_compared(new, None)) for old, new in pairs):
         return
     # Rows that are on one side only, by everything that is compared.
     left = {
         row: offset
-        for block in before.blocks(_BLOCK_ROWS)
+        for block in before.blocks(BLOCK_ROWS)
         for row, offset in zip(_rows(_compared(block, moved)), block["record_offset"].to_pylist(), strict=True)
     }
-    right = dict.fromkeys(row for block in after.blocks(_BLOCK_ROWS) for row in _rows(_compared(block, None)))
+    right = dict.fromkeys(row for block in after.blocks(BLOCK_ROWS) for row in _rows(_compared(block, None)))
     found = [(row, offset, f"record {offset} is not found") for row, offset in left.items() if row not in right]
     found += [(row, -1, f"record {row[3]} of the output is not in the input") for row in right if row not in left]
     for row, record_offset, detail in found:
@@ -282,7 +289,7 @@ def records_behind(subjects: Subjects, behind: Sequence[Behind], end_offset: int
         for group_id, commit in part.last_commits.items():
             last_commits[group_id] = max(last_commits.get(group_id, commit), commit)
     offsets = subjects.offsets.union(*(part.offsets for part in behind), *last_commits.values())
-    return Extra(frozenset(offset for offset in offsets if 0 <= offset < end_offset))
+    return frozenset(offset for offset in offsets if 0 <= offset < end_offset)
 
 
 def subject(key: bytes) -> tuple[int, str | None, OffsetKey | None]:

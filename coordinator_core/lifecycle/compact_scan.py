@@ -93,7 +93,7 @@ class ScannedSegment:
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
         """The v2 batch at ``position`` of the bytes that :meth:`read` gave, which a kernel leaves to others."""
-        batch = parse_entry(data, position, _LIMITS)
+        batch = parse_entry(data, position)
         first = self.segment.base_offset
         if not isinstance(batch, Batch) or batch.magic < 2 or (self.checks_crc and not batch.crc_valid):
             raise self.changed(position)
@@ -263,7 +263,7 @@ def _scan_segment(log: PartitionLog, segment: SegmentFile, end_offset: int | Non
     index = BatchIndex(segment.base_offset)
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.
-    if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
+    if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position) is not None):
         return _scan_unusual_segment(log, segment, end_offset, data, checks_crc)
     scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]), checks_crc)
     rows = array_of(index.rows)[: index.used].copy()
@@ -285,7 +285,7 @@ def _scan_unusual_segment(
     for batch in _batches(segment, end_offset, data, checks_crc):
         count = batch.record_count
         if count is None:
-            count = len(batch_records(batch, path=segment.path, limits=_LIMITS))
+            count = len(batch_records(batch, path=segment.path))
         if batch.producer_id != -1 or batch.is_control or batch.partition_leader_epoch != leader_epoch:
             rows.append(_row(batch, count, segment.path, batch.last_offset >= start_offset))
         leader_epoch = batch.partition_leader_epoch
@@ -300,10 +300,10 @@ def _scan_unusual_segment(
 def _batches(segment: SegmentFile, end_offset: int | None, data: memoryview, checks_crc: bool) -> Iterator[Batch]:
     """Batches of a segment; :class:`DamagedInputError` for all that is wrong but CRCs that are not to be checked."""
     if checks_crc:
-        yield from read_segment(segment, limits=_LIMITS, end_offset=end_offset, data=data)
+        yield from read_segment(segment, end_offset=end_offset, data=data)
         return
     found: list[Damage] = []
-    how = partial(read_segment, limits=_LIMITS, on_damage=OnDamage.RECOVER, damage=found, check_crc=False)
+    how = partial(read_segment, on_damage=OnDamage.RECOVER, damage=found, check_crc=False)
     for batch in chain(how(segment, end_offset=end_offset, data=data), [None]):
         if (wrong := next((one for one in found if one.kind != "bad_crc"), None)) is not None:
             raise DamagedInputError(wrong)
@@ -353,7 +353,7 @@ def _row_control_type(batch: Batch, count: int, path: str, is_read: bool) -> int
 def _control_type(batch: Batch, path: str) -> int:
     """Type of the first control record: the broker's log looks at no other. Unreadable ones end nothing."""
     try:
-        return int(control_type(batch_records(batch, path=path, limits=_LIMITS)[0]))
+        return int(control_type(batch_records(batch, path=path)[0]))
     except ValueError:
         return int(ControlType.UNKNOWN)
 
@@ -412,7 +412,7 @@ def _newest_of(
             return
         if enter(_decompressed(batch, path), 0)[0] == Stop.END:
             return
-        if enter(keys_of_batch(batch, path=path, limits=_LIMITS), 0)[0] != Stop.END:
+        if enter(keys_of_batch(batch, path=path), 0)[0] != Stop.END:
             raise scanned.damaged(batch.position, "bad_records", "offsets of the batch do not fit together")
 
     for scanned in chunk:
@@ -423,11 +423,11 @@ def _newest_of(
 def _decompressed(batch: Batch, path: str) -> bytes:
     """The batch as a v2 batch that the kernel can walk over, if it is one but for its compression."""
     if batch.magic < 2:
-        return keys_of_batch(batch, path=path, limits=_LIMITS)
+        return keys_of_batch(batch, path=path)
     try:
         section = records_section(batch, _LIMITS)
     except CompressionError:
-        return keys_of_batch(batch, path=path, limits=_LIMITS)
+        return keys_of_batch(batch, path=path)
     header = bytearray(batch.data[:HEADER_BYTES])
     length = HEADER_BYTES - LENGTH_END + len(section)
     header[BatchField.LENGTH : BatchField.LENGTH + 4] = length.to_bytes(4, "big")

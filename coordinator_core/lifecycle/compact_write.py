@@ -223,7 +223,7 @@ class _Writing:
             if batch is None or source >= self._end_offset:
                 out += written
             else:
-                out += recoded_batch(batch, codec, limits=_LIMITS)
+                out += recoded_batch(batch, codec)
         return memoryview(bytes(out)), batches
 
     def filter_batch(self, scanned: ScannedSegment, batch: Batch) -> None:
@@ -241,13 +241,13 @@ class _Writing:
         last = batch.last_offset
         if data[BatchField.MAGIC] == 2:
             if batch.magic < 2 and source >= self._end_offset:
-                source = _int(data, BatchField.BASE_OFFSET, 8)
-            base = self.filter.next_offset if renumber else _int(data, BatchField.BASE_OFFSET, 8)
+                source = whole_at(data, BatchField.BASE_OFFSET, 8)
+            base = self.filter.next_offset if renumber else whole_at(data, BatchField.BASE_OFFSET, 8)
             data = base.to_bytes(8, "big") + data[BatchField.LENGTH :]
-            last = base + _int(data, BatchField.LAST_OFFSET_DELTA, 4)
+            last = base + whole_at(data, BatchField.LAST_OFFSET_DELTA, 4)
         else:
             # A wrapper has the offset of its last record, and the records left may lie below.
-            base = min(base, _int(data, BatchField.BASE_OFFSET, 8))
+            base = min(base, whole_at(data, BatchField.BASE_OFFSET, 8))
         self.filter.next_offset = last + 1
         self._emit(memoryview(data), np.array([(0, base, last, records, source)], dtype("WrittenBatch")))
 
@@ -261,7 +261,7 @@ class _Writing:
         action = self._actions.get(batch.base_offset)
         if action == Action.COPY:
             return bytes(batch.data), batch.record_count or 0
-        records = batch_records(batch, path=path, limits=_LIMITS)
+        records = batch_records(batch, path=path)
         first_record = records[0].offset if records else batch.base_offset
         first = int(np.searchsorted(kept, first_record))
         last = int(np.searchsorted(kept, batch.last_offset, "right"))
@@ -292,7 +292,6 @@ class _Writing:
             batch,
             stays.__contains__,
             path=path,
-            limits=_LIMITS,
             delete_horizon_ms=self._horizon_ms if sets_horizon else None,
             convert=converted,
             first_offset=first_offset,
@@ -300,9 +299,10 @@ class _Writing:
         return data, len(stays)
 
     def _converted(self, batch: Batch, path: str) -> tuple[bytes, int]:
-        data = rebuild_batch(batch, lambda _: True, path=path, limits=_LIMITS, convert=True)
-        return data, _int(data, BatchField.RECORD_COUNT, 4)
+        data = rebuild_batch(batch, lambda _: True, path=path, convert=True)
+        return data, whole_at(data, BatchField.RECORD_COUNT, 4)
 
 
-def _int(data: bytes, at: int, size: int) -> int:
+def whole_at(data: bytes, at: int, size: int) -> int:
+    """The number in ``size`` bytes of a batch from ``at`` on."""
     return int.from_bytes(data[at : at + size], "big")

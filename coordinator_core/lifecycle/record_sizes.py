@@ -12,11 +12,9 @@ from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.lifecycle.compact_scan import KeyRows, LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
-from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Record
 from coordinator_core.log.writer import BatchHeader, encode_batch, encode_record
 
-_LIMITS = Limits()
 _NO_SIZES: Int64s = np.empty(0, np.int64)
 _MESSAGE_BYTES = {0: 26, 1: 34}
 """Bytes of a message of format 0 or 1 besides its key and value."""
@@ -37,7 +35,7 @@ def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeyRows:
     def add_batch(scanned: ScannedSegment, batch: Batch) -> None:
         if batch.is_control or batch.last_offset < scan.start_offset:
             return
-        records = batch_records(batch, path=scanned.segment.path, limits=_LIMITS)
+        records = batch_records(batch, path=scanned.segment.path)
         if records:
             plain = _plain(batch, records)
             stopped, _ = add_record_sizes(plain, 0, len(plain), _sizes(batch, records), table)

@@ -20,9 +20,10 @@ import numpy as np
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.lifecycle.compact_output import output_log
-from coordinator_core.lifecycle.compact_proof import ProofFailedError, subject, with_record_offsets
+from coordinator_core.lifecycle.compact_proof import ProofFailedError, subject, the_first_of, with_record_offsets
 from coordinator_core.lifecycle.compact_states import proof_profiles, states_of
-from coordinator_core.log.limits import Limits
+from coordinator_core.lifecycle.compact_write import whole_at
+from coordinator_core.log.layout import BatchField
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.segments import LEADER_EPOCH_FILE, SegmentWriter, leader_epoch_text, partition_directory_name
 from coordinator_core.log.types import Batch, PartitionLog, Record
@@ -33,7 +34,6 @@ from coordinator_core.releases import Profile
 MOST_PARTITIONS = 500
 """Each has a file open while records are moved."""
 
-_LIMITS = Limits()
 _FIRST_EPOCH = (0).to_bytes(4, "big")
 
 
@@ -152,8 +152,8 @@ def _move(log: PartitionLog, homes: _Homes, targets: dict[int, _Target], *, renu
             target = targets[number]
             first = target.next_offset if renumber else None
             data = _part(batch, records, part, first, segment.path)
-            base = int.from_bytes(data[:8], "big")
-            last = base + int.from_bytes(data[23:27], "big")
+            base = whole_at(data, BatchField.BASE_OFFSET, 8)
+            last = base + whole_at(data, BatchField.LAST_OFFSET_DELTA, 4)
             target.writer.write(memoryview(data), base, last)
             target.next_offset = last + 1
             target.records += len(part)
@@ -169,12 +169,10 @@ def _part(
         data = bytes(batch.data)
     else:
         offsets = {record.offset for record in part}
-        data = rebuild_batch(
-            batch, offsets.__contains__, path=path, limits=_LIMITS, convert=True, first_offset=first_offset
-        )
-    base = data[:8] if first_offset is None else first_offset.to_bytes(8, "big")
+        data = rebuild_batch(batch, offsets.__contains__, path=path, convert=True, first_offset=first_offset)
+    base = data[: BatchField.LENGTH] if first_offset is None else first_offset.to_bytes(8, "big")
     # Neither is under the CRC.
-    return base + data[8:12] + _FIRST_EPOCH + data[16:]
+    return base + data[BatchField.LENGTH : BatchField.LEADER_EPOCH] + _FIRST_EPOCH + data[BatchField.MAGIC :]
 
 
 _Answers = dict[str, dict[tuple[str, Any], Any]]
@@ -235,5 +233,5 @@ def _prove(
         ]
         if wrong:
             raise ProofFailedError(
-                f"profile {name}: {count} partitions load another state: {'; '.join(sorted(wrong)[:5])}"
+                f"profile {name}: {count} partitions load another state: {the_first_of(sorted(wrong))}"
             )

@@ -34,6 +34,7 @@ __all__ = [
 
 NO_TIMESTAMP = -1
 _NEVER_SET = 0x80
+_LIMITS = Limits()
 
 _PREFIX = struct.Struct(">qiibI")
 _BODY = struct.Struct(">HiqqqhiI")
@@ -106,7 +107,7 @@ def encode_message(record: Record, magic: int) -> bytes:
     return _message(record.offset, magic, 0, record.timestamp_ms, record.key, record.value)
 
 
-def keys_of_batch(batch: Batch, *, path: str, limits: Limits) -> bytes:
+def keys_of_batch(batch: Batch, *, path: str) -> bytes:
     """The batch as a plain v2 batch with the offsets and keys of its records, and a value where they have
     one.
 
@@ -115,7 +116,7 @@ def keys_of_batch(batch: Batch, *, path: str, limits: Limits) -> bytes:
     """
     records = [
         replace(record, timestamp_ms=0, value=None if record.value is None else b"", headers=())
-        for record in iter_batch_records(batch, path=path, limits=limits)
+        for record in iter_batch_records(batch, path=path)
     ]
     base = records[0].offset if batch.magic < 2 and records else batch.base_offset
     header = BatchHeader.of(batch)
@@ -129,7 +130,6 @@ def rebuild_batch(
     keeps: Callable[[int], bool],
     *,
     path: str,
-    limits: Limits,
     delete_horizon_ms: int | None = None,
     convert: bool = False,
     first_offset: int | None = None,
@@ -142,16 +142,16 @@ def rebuild_batch(
     that cannot be read.
     """
     if batch.magic < 2:
-        records = [record for record in iter_batch_records(batch, path=path, limits=limits) if keeps(record.offset)]
+        records = [record for record in iter_batch_records(batch, path=path) if keeps(record.offset)]
         if not convert:
             return _legacy(batch, records)
         if first_offset is not None:
             records = [replace(record, offset=first_offset + index) for index, record in enumerate(records)]
         return _converted(batch, records, delete_horizon_ms)
     # Read once as records, for the checks; the bytes that stay are copied, so that nothing in them is lost.
-    for _ in iter_batch_records(batch, path=path, limits=limits):
+    for _ in iter_batch_records(batch, path=path):
         pass
-    kept = [item for item in _spans(batch, limits) if keeps(batch.base_offset + item.offset_delta)]
+    kept = [item for item in _spans(batch) if keeps(batch.base_offset + item.offset_delta)]
     append_time = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME_BIT else None
     timestamps = [
         java_long(batch.base_timestamp_ms + item.timestamp_delta) if append_time is None else append_time
@@ -177,7 +177,7 @@ def rebuild_batch(
     return encode_batch(header, compress(Codec(batch.codec_id), section), len(kept))
 
 
-def recoded_batch(batch: Batch, codec: Codec, *, limits: Limits) -> bytes:
+def recoded_batch(batch: Batch, codec: Codec) -> bytes:
     """``batch`` with its records compressed by another codec, bytes for bytes the same records.
 
     Messages of formats 0 and 1, control batches and empty ones stay as they are. Raises ``CompressionError``
@@ -187,7 +187,7 @@ def recoded_batch(batch: Batch, codec: Codec, *, limits: Limits) -> bytes:
         return bytes(batch.data)
     header = BatchHeader.of(batch)
     header = replace(header, attributes=header.attributes & ~CODEC_BITS | codec)
-    return encode_batch(header, compress(codec, bytes(records_section(batch, limits))), batch.record_count)
+    return encode_batch(header, compress(codec, bytes(records_section(batch, _LIMITS))), batch.record_count)
 
 
 def empty_batch(batch: Batch, *, one_offset: bool = False) -> bytes:
@@ -269,8 +269,8 @@ class _Span:
     tail: bytes
 
 
-def _spans(batch: Batch, limits: Limits) -> Iterator[_Span]:
-    section = bytes(records_section(batch, limits))
+def _spans(batch: Batch) -> Iterator[_Span]:
+    section = bytes(records_section(batch, _LIMITS))
     position = 0
     for _ in range(batch.record_count or 0):
         length, at = _read_varint(section, position)

@@ -17,7 +17,6 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import LoadFailure, PartitionState
 from coordinator_core.lifecycle.loads import Stop, loads
 from coordinator_core.lifecycle.unreadable import LOAD_BUFFER_BYTES, has_empty_tail
-from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.segments import partition_directory_name, segment_name
 from coordinator_core.log.types import Codec, PartitionLog, Snapshot
@@ -26,7 +25,6 @@ from coordinator_core.releases import Profile, every_profile
 from coordinator_core.runs.local import replay_snapshot
 
 _ROUNDS = 16
-_LIMITS = Limits()
 
 
 class RepairError(RegroupError):
@@ -194,11 +192,11 @@ def _written(
         gone = {record.offset for record in records} & set(dropped)
         if not gone:
             is_large = batch.size > LOAD_BUFFER_BYTES and not profile.grows_load_buffer
-            kept = recoded_batch(batch, Codec.GZIP, limits=_LIMITS) if is_large else bytes(batch.data)
+            kept = recoded_batch(batch, Codec.GZIP) if is_large else bytes(batch.data)
         elif len(gone) == len(records):
             kept = empty_batch(batch)
         else:
-            kept = rebuild_batch(batch, lambda offset, gone=gone: offset not in gone, path=segment.path, limits=_LIMITS)  # type: ignore[misc]
+            kept = rebuild_batch(batch, lambda offset, gone=gone: offset not in gone, path=segment.path)  # type: ignore[misc]
         data[segment.base_offset] += kept
     segments = []
     for segment in log.segments:

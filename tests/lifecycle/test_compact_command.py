@@ -147,7 +147,7 @@ def test_a_second_compaction_that_differs_fails_the_proof(
 
     def first_keeps_all(newest: Any, rules: Any, extra: Extra) -> Survivors:
         calls.append(extra)
-        return compact_survivors(newest, rules, Extra(frozenset({0})) if len(calls) == 1 else extra)
+        return compact_survivors(newest, rules, frozenset({0}) if len(calls) == 1 else extra)
 
     monkeypatch.setattr(compact_plan, "survivors", first_keeps_all)
     code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)

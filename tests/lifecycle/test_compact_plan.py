@@ -9,7 +9,7 @@ import pytest
 from coordinator_core.durations import DAY_MS
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.compact import CompactionOptions, compact_partition
-from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules, Extra
+from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
 from coordinator_core.lifecycle.compact_scan import scan_log
 from coordinator_core.lifecycle.compact_states import proof_profiles
 from coordinator_core.lifecycle.compact_write import write_survivors
@@ -149,7 +149,7 @@ def test_a_tombstone_that_is_not_the_newest_of_its_key_sets_no_horizon(tmp_path:
     batches = [first, build_batch(1, [(KEY, None)]), build_batch(2, [(KEY, offset_value(1))])]
     write_partition(tmp_path, {0: b"".join(batches)})
     (log,) = discover([str(tmp_path)]).partitions
-    plan = CompactionPlan.of(scan_log(log), CompactionRules(NOW)).keeping(Extra(frozenset({1})))
+    plan = CompactionPlan.of(scan_log(log), CompactionRules(NOW)).keeping(frozenset({1}))
     out = Out()
     write_survivors(plan, out)
     assert out.data == b"".join(batches)

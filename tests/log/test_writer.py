@@ -50,7 +50,7 @@ def parsed(data: bytes) -> Batch:
 
 
 def rebuilt(batch: Batch, *keep: int, horizon: int | None = None, **options: object) -> bytes:
-    return rebuild_batch(batch, set(keep).__contains__, path="p", limits=LIMITS, delete_horizon_ms=horizon, **options)
+    return rebuild_batch(batch, set(keep).__contains__, path="p", delete_horizon_ms=horizon, **options)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -150,7 +150,7 @@ def test_new_records_and_messages() -> None:
 
 def test_keys_of_any_batch_are_a_plain_batch_of_keys() -> None:
     batch = parsed(build_batch(100, RECORDS, codec=Codec.GZIP, last_offset_delta=6, producer_id=2))
-    plain = parsed(keys_of_batch(batch, path="p", limits=LIMITS))
+    plain = parsed(keys_of_batch(batch, path="p"))
     assert (plain.codec_id, plain.last_offset, plain.producer_id) == (0, 106, 2)
     assert [(r.offset, r.key, r.value is None, r.headers) for r in batch_records(plain, path="p")] == [
         (r.offset, r.key, r.value is None, ()) for r in batch_records(batch, path="p")
