@@ -13,6 +13,7 @@ from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.words import count
 from coordinator_core.investigate.words import moment as time_text
 from coordinator_core.reports.drawing import COLOURS, SERIES, figure, moment, set_number_axis
+from coordinator_core.reports.pages import cut_name
 from coordinator_core.rules.model import Severity
 from coordinator_core.untrusted import visible
 
@@ -57,7 +58,7 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
     owners = _names(version for key in shown for version in group.versions[key])
     lanes = [
         _Lane("generation", _generations(group, home)),
-        *(_Lane(_short(f"{key.topic}-{key.partition}"), _owners(group, key, owners, home)) for key in shown),
+        *(_Lane(f"{key.topic}-{key.partition}", _owners(group, key, owners, home)) for key in shown),
         _Lane("coordinator", _coordinators(home)),
     ]
     marks = marked([one for one in found.explanations if one.group_id in (None, group.group_id)])
@@ -76,7 +77,7 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
                 plot.plot(at, [one.last.committed_offset for one in gone], "x", color=COLOURS["critical"])
             for end, offset, text in _apart(ends, plot.get_ylim()):
                 plot.annotate(text, (end, offset), (3, 0), textcoords="offset points", va="center")
-            plot.set_title(_short(topic, 60 if is_wide else 30), fontsize=12, loc="left", pad=4)
+            plot.set_title(cut_name(visible(topic), 60 if is_wide else 30), fontsize=12, loc="left", pad=4)
             set_number_axis(plot)
             plot.margins(x=0.05 if is_wide else 0.1)
         _draw_lanes(axes[-1], lanes, is_wide)
@@ -99,7 +100,7 @@ def cluster_picture(found: Investigation) -> str:
     moved = sorted((home for home in found.histories if home.leaders), key=lambda home: -len(home.leaders))[:6]
     lanes = [
         _Lane(
-            _short(group.group_id),
+            group.group_id,
             [bar for bar in _generations(group, homes[group.offsets_partition]) if bar.text != "empty"],
             sorted({one.place.timestamp_ms for one in group.removals}),
         )
@@ -144,9 +145,10 @@ def _draw_lanes(plot: Axes, lanes: Sequence[_Lane], is_wide: bool) -> None:
             )
             room = int((bar.end_ms - bar.begin_ms) / letters)
             if room >= min(6, len(bar.text) + 1):
-                plot.text(moment(bar.begin_ms), row, " " + _short(bar.text, room), va="center", clip_on=True)
+                plot.text(moment(bar.begin_ms), row, " " + cut_name(visible(bar.text), room), va="center", clip_on=True)
         plot.plot([moment(at) for at in lane.marks], [row] * len(lane.marks), "x", color=COLOURS["critical"])
-    plot.set_yticks(range(len(lanes)), [_short(lane.label, 19 if is_wide else 11) for lane in lanes])
+    most = 19 if is_wide else 11
+    plot.set_yticks(range(len(lanes)), [cut_name(visible(lane.label), most) for lane in lanes])
     plot.set_ylim(len(lanes) - 0.5, -0.5)
     plot.tick_params(axis="y", length=0)
 
@@ -335,8 +337,3 @@ def _moves_read(homes: Sequence[PartitionHistory]) -> Iterator[str]:
         for change in home.leaders:
             at = time_text(change.place.timestamp_ms)
             yield f"Coordinator of offsets partition {home.offsets_partition} moved at {at}"
-
-
-def _short(text: str, most: int = 24) -> str:
-    shown = visible(text)
-    return shown if len(shown) <= most else shown[: max(0, most - 1)] + "…"

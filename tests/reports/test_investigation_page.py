@@ -65,6 +65,13 @@ def test_the_picture_of_a_group_has_values_generations_owners_and_the_coordinato
     assert "Coordinator of offsets partition 0 moved at" in read
 
 
+def test_partitions_of_a_topic_with_a_long_name_are_told_apart(tmp_path: Path) -> None:
+    topic = "orders-of-all-departments"
+    narrow, wide = pictures(page_of(moved("shop", topic), tmp_path, "--group", "shop"))
+    assert {"orders-…s-0", "orders-…s-1"} <= set(texts(narrow))
+    assert {"orders-of-al…ents-0", "orders-of-al…ents-1"} <= set(texts(wide)), texts(wide)
+
+
 def test_the_picture_of_the_cluster_counts_what_stands(tmp_path: Path) -> None:
     log = moved("shop").wait(MINUTE).tombstones("shop", *PARTITIONS, with_group=True)
     _, wide = pictures(page_of(log, tmp_path))
