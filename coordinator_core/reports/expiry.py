@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from coordinator_core.durations import utc_text
+from coordinator_core.durations import numbered, utc_text
 from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, kept_by_reason
 from coordinator_core.reports.text_table import text_table
@@ -86,10 +86,10 @@ def expiry_text(document: Json) -> str:
     now_ms = document["now_ms"]
     parts = [
         f"Due at {time_text(now_ms)}, with a retention of {_span(document['offsets_retention_ms'])}: "
-        f"{_count(document['tombstones'], 'tombstone')}",
+        f"{numbered(len(document['tombstones']), 'tombstone')}",
         *_table(document["tombstones"], now_ms),
         "",
-        f"Later, if nothing else happens: {_count(document['forecast'], 'tombstone')}",
+        f"Later, if nothing else happens: {numbered(len(document['forecast']), 'tombstone')}",
         *_table(document["forecast"], now_ms),
         "",
         "Kept, offsets and groups:" if document["kept"] else "Kept: nothing else",
@@ -114,10 +114,6 @@ def _table(rows: Sequence[Json], now_ms: int) -> list[str]:
             for row in rows
         ),
     )
-
-
-def _count(rows: Sequence[Json], what: str) -> str:
-    return f"{len(rows)} {what}{'' if len(rows) == 1 else 's'}"
 
 
 def time_text(time_ms: int) -> str:
