@@ -39,7 +39,6 @@ class ExpectTableArrowSchemaToEqual(BatchExpectation):
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("table.column_types",)
     success_keys: ClassVar[tuple[str, ...]] = ("columns",)
-    args_keys: ClassVar[tuple[str, ...]] = ("columns",)
 
     def _validate(
         self,
@@ -133,7 +132,6 @@ class _RowsExpectation(BatchExpectation):
     column_list: list[str]
 
     success_keys: ClassVar[tuple[str, ...]] = ("column_list",)
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)
 
     def _validate(
         self,
@@ -181,7 +179,6 @@ class ExpectRecordOffsetInsideCut(_RowsExpectation):
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (RowsOutsideCut.metric_name,)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
 
 
 class FindingsOfRule(_UnexpectedRows):
@@ -201,7 +198,6 @@ class ExpectNoFindingOfRule(_RowsExpectation):
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (FindingsOfRule.metric_name,)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
 
 
 class RowsWithNull(_UnexpectedRows):
@@ -249,7 +245,6 @@ class ExpectValuesWithinBounds(_RowsExpectation):
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (RowsOutOfBounds.metric_name,)
     success_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
-    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "min_value", "max_value")
 
 
 def _range(values: pa.ChunkedArray) -> tuple[Any, Any]:

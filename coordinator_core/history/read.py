@@ -73,13 +73,11 @@ def read_history(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     end_offset: int | None = None,
-    passes: bool = True,
     seen: Callable[[Batch, Sequence[Record]], None] | None = None,
 ) -> PartitionHistory:
     """The history of ``groups`` (``None``: all) in one offsets partition.
 
-    ``deletions`` gets the tombstones of all groups; ``None``: they are known. Without ``passes`` every record is
-    looked at, which makes no difference to what is returned.
+    ``deletions`` gets the tombstones of all groups; ``None``: they are known.
 
     Consecutive commits of one writer are one :class:`Version`, so that memory follows what happened and not how often
     groups commit. ``texts`` keeps metadata; without it histories have none. ``end_offset``: no further. ``seen`` takes
@@ -89,7 +87,7 @@ def read_history(
     if groups is not None:
         passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
     reader = HistoryReader(log, profile, passing, deletions, topic_names, texts)
-    read = passing.read if passing is not None and passes else read_records
+    read = passing.read if passing is not None else read_records
     for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
             break
@@ -383,16 +381,13 @@ class HistoryReader:
             # No client has such an epoch: it counts as none here and in ``kernels.versions``.
             value = value._replace(leader_epoch=None)
         generation, missing = generation_of(group), self._history.missing
-        found = Version(value, value, place, place, place, generation, had_members, owner, missing, metadata=metadata)
-        found.still = place
-        return found
+        return Version(
+            value, value, place, place, place, generation, had_members, owner, missing, metadata=metadata, still=place
+        )
 
     def _add(self, key: OffsetKey, version: Version, group: GroupHistory) -> None:
         group.aborts = None
-        versions = group.versions.get(key)
-        if versions is None:
-            versions = group.versions[key] = []
-        add_version(versions, version)
+        add_version(group.versions.setdefault(key, []), version)
 
     def _removal(
         self, batch: Batch, place: Place, key: OffsetKey, value: CommittedOffset, group: Group | None

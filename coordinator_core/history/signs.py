@@ -28,6 +28,7 @@ from coordinator_core.history.model import (
     Version,
 )
 from coordinator_core.history.origins import WITH_EPOCHS
+from coordinator_core.history.versions import BORING_STEPS, FEW_COMMITS, SMALL_STEP
 from coordinator_core.releases import Clock, Profile
 
 STORM = 20
@@ -49,10 +50,7 @@ _FLAPS_A_DAY = 8
 _ALONE = 0.25
 _EACH_IN_DEPLOY = 3
 """Rebalances that a member causes when a deployment restarts it, at most."""
-_USUAL_COMMITS = 3
-_USUAL_STEPS = 50
 _LIKE_STEPS = 10
-_SMALL_STEP = 1000
 _PAUSED = 20
 """Times the usual distance of commits without one."""
 _ONE_LIFE_MS = DAY_MS
@@ -223,8 +221,8 @@ def _is_jump(versions: Sequence[Version], at: int) -> bool:
     if _waited(before, after):
         return False
     step = after.first.committed_offset - before.last.committed_offset
-    usual = max(_SMALL_STEP, _USUAL_STEPS * before.largest_step, _LIKE_STEPS * _next_step(versions, at))
-    return before.commits >= _USUAL_COMMITS and step > usual
+    usual = max(SMALL_STEP, BORING_STEPS * before.largest_step, _LIKE_STEPS * _next_step(versions, at))
+    return before.commits >= FEW_COMMITS and step > usual
 
 
 def _waited(before: Version, after: Version) -> bool:
@@ -232,7 +230,7 @@ def _waited(before: Version, after: Version) -> bool:
     reads at once."""
     if before.member is None or after.member is None or before.generation != after.generation:
         return False
-    return before.member.member_id == after.member.member_id and before.stood >= _USUAL_COMMITS
+    return before.member.member_id == after.member.member_id and before.stood >= FEW_COMMITS
 
 
 def _next_step(versions: Sequence[Version], at: int) -> int:
@@ -261,7 +259,7 @@ def _is_set_twice(version: Version, committed_offset: int) -> bool:
     first, last = version.first.committed_offset, version.last.committed_offset
     is_outside = not version.had_members and version.last.producer_id is None
     is_set = version.last.leader_epoch is None and version.last.value_version >= WITH_EPOCHS
-    is_far = last - first > _SMALL_STEP and first < committed_offset < last
+    is_far = last - first > SMALL_STEP and first < committed_offset < last
     return is_outside and is_set and version.commits == 2 and is_far
 
 

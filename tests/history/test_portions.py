@@ -16,7 +16,7 @@ from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import Deletions, PartitionHistory
 from coordinator_core.history.parts import Asked as HistoryAsked
 from coordinator_core.history.parts import history_parts
-from coordinator_core.history.read import read_history
+from coordinator_core.history.read import HistoryReader, read_history
 from coordinator_core.investigate import investigate as portions
 from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.investigate import investigate, size_of
@@ -24,7 +24,7 @@ from coordinator_core.investigate.model import Case as Asked
 from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.log import reader, windows
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapshot
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
@@ -46,16 +46,15 @@ def read(
     log: PartitionLog, profile: Profile, groups: Sequence[str] | Portion, on_damage: OnDamage, *, passes: bool
 ) -> tuple[PartitionHistory, dict[int, Any], list[Damage]]:
     deletions, damage = Deletions(), list[Damage]()
-    found = read_history(
-        log,
-        profile,
-        groups=groups,
-        deletions=deletions,
-        topic_names={},
-        on_damage=on_damage,
-        damage=damage,
-        passes=passes,
-    )
+    if passes:
+        found = read_history(
+            log, profile, groups=groups, deletions=deletions, topic_names={}, on_damage=on_damage, damage=damage
+        )
+    else:
+        reader = HistoryReader(log, profile, Passing(groups, wants_tombstones=True), deletions, {}, None)
+        for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+            reader.batch(segment, batch, records)
+        found = reader.finish()
     return found, deletions.instants, damage
 
 
