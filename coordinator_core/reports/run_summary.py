@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from coordinator_core.reports.findings import counts_text
-from coordinator_core.reports.pages import number_text, time_text
+from coordinator_core.reports.pages import cut_name, number_text, time_text
 from coordinator_core.reports.run_page import WORDS
 from coordinator_core.reports.run_report import Document
 from coordinator_core.untrusted import visible
@@ -65,9 +65,7 @@ def worst(report: Document) -> list[Document]:
 
 def _of_group(finding: Document) -> str:
     name = finding["group_id"]
-    if name is None:
-        return ""
-    return f" of {_plain(name if len(name) <= NAME else name[: NAME - 1] + '…')}"
+    return "" if name is None else f" of {_plain(cut_name(name, NAME))}"
 
 
 def _where(finding: Document) -> str:

@@ -351,6 +351,12 @@ def test_findings_that_count_come_before_muted_ones(tmp_path: Path) -> None:
     assert "- warning R44 of z: committed offset -7 of y-0 is negative (" in run_summary(report)
 
 
+def test_the_summary_keeps_the_end_of_a_long_name(tmp_path: Path) -> None:
+    """Ids often differ there alone."""
+    summary = run_summary(reported(one(commit("a" * 100 + "-7", offset=-1)), tmp_path))
+    assert "a…aaaaaaaaaaaaaaaaa-7: committed offset -1" in summary
+
+
 def test_the_summary_tells_no_place_that_a_finding_has_not(tmp_path: Path) -> None:
     """A family of groups is in no single record, and settings of the topic are in no offsets partition."""
     summary = run_summary(reported(FAULTS["R27"], tmp_path / "groups"))
