@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import PartitionState, TransactionOutcome
@@ -108,9 +110,8 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     sizes = run.log_bytes
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
-    stored: Counter[int] = Counter()
-    for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
-        stored.update(rows["offsets_partition"].to_pylist())
+    place = pa.schema([TABLES["offsets"].arrow.field("offsets_partition")])
+    stored = Counter(number for _, rows in run.blocks("offsets", place) for number in rows[0].to_pylist())
     # Tables have no row of a partition without a record.
     states = {state.offsets_partition: state for state in run.states(tables=tables, whole_metadata=False)}
     for number, cut in ((int(name), cut) for name, cut in run.manifest["cut"].items()):
@@ -119,7 +120,7 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
             cut["log_start_offset"],
             cut["log_end_offset"],
             sizes.get(number, 0),
-            stored.get(number, 0),
+            stored[number],
         )
     return found
 
