@@ -31,7 +31,6 @@ from coordinator_core.log.limits import STANDING_VARIABLE, standing_allowance
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES, partition_directory_name, segment_name
 
 RECORDS_VERSION = 1
-"""Size at which a new segment begins, as ``offsets.topic.segment.bytes``."""
 
 _COMMIT_KEYS = pa.array([b"\0\0", b"\0\1"], pa.large_binary())
 
