@@ -561,7 +561,11 @@ class Judge:
         if not removal.had_members and not removal.left and Deleter.DELETE_GROUPS in deleters:
             if with_group and not silent:
                 why = "all offsets and the group went at once"
-                return End(EndKind.DELETE_GROUPS, removal.place, Certainty.LIKELY, why)
+                # The Scala coordinator removes an Empty group with its last offset, whatever took that.
+                as_well = Deleter.OFFSET_DELETE in deleters and self._profile.loader is not Loader.JAVA
+                is_unsure = as_well and not removal.had_pending and not self._at_once(removal)
+                others = (EndKind.OFFSET_DELETE,) if is_unsure else ()
+                return End(EndKind.DELETE_GROUPS, removal.place, Certainty.LIKELY, why, others=others)
             if silent:
                 others = (EndKind.OFFSET_DELETE,) if Deleter.OFFSET_DELETE in deleters else ()
                 why = "all offsets went; this coordinator writes no tombstone for a group of generation 0"

@@ -203,15 +203,17 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     is_job = first.origin in (OriginKind.FLINK, OriginKind.SPARK) and not first.after.had_members
     verdict = (
         f"{partitions_of(moves)} of {group.group_id} went back by {count(records, 'record')} "
-        f"from {moment(first.after.place.timestamp_ms)} on, committed by {who(first.after)}: "
+        f"from {moment(first.after.place.timestamp_ms)} on, "
     ) + (
-        "its job was started from an older checkpoint or savepoint, which has offsets of its own."
+        f"committed by {who(first.after)}: its job was started from an older checkpoint or savepoint, which has "
+        "offsets of its own."
         if is_job
-        else "while the group had no members somebody set it, as a reset of single partitions "
-        "(kafka-consumer-groups.sh --topic TOPIC:PARTITION), kafka-streams-application-reset and reset scripts do, or "
+        else "while the group had no members: somebody set it, as resets "
+        "(kafka-consumer-groups.sh --reset-offsets), kafka-streams-application-reset and reset scripts do, or "
         "read with assign()."
         if is_tool
-        else "its consumer was sought back, was reset by auto.offset.reset, or committed late."
+        else f"committed by {who(first.after)}: its consumer was sought back, was reset by auto.offset.reset, or "
+        "committed late."
     )
     now = []
     if is_job:
@@ -268,9 +270,20 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         now=[
             *now,
             *when(not is_tool, "Look at that client's log for 'Resetting offset' and for seeks at that time."),
+            *when(
+                first.after.member is not None and _has_others(group, first),
+                "If there is nothing, look at those of the other members: the log tells the owner of the partition, "
+                "and a coordinator takes its offset from any member.",
+            ),
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
         ],
     )
+
+
+def _has_others(group: GroupHistory, move: Move) -> bool:
+    """Whether the group had several members at the step."""
+    before = [one for one in group.changes if one.place < move.after.place]
+    return bool(before) and len(before[-1].members) > 1
 
 
 def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]:

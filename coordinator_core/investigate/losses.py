@@ -162,7 +162,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         verdict += (
             " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
         )
-    others = " or ".join(_ELSE[one] for one in end.others if one in _ELSE)
+    *some, last = [_ELSE[one] for one in end.others if one in _ELSE] or [""]
+    others = f"{', '.join(some)} or {last}" if some else last
     captured_ms, age_ms = case.captured_retention_ms or 0, first.age_ms or 0
     is_unsure = end.certainty is Certainty.POSSIBLE or captured_ms > age_ms
     if kind is EndKind.EXPIRY and is_unsure and first.age_ms is not None and end.others:

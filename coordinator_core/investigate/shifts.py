@@ -101,8 +101,8 @@ def to_put_back(group: GroupHistory, move: Move) -> Version | None:
     """The version whose last value undoes a step; ``None`` where nothing is to be undone.
 
     That is a step back behind which the group has been further since, as what was read again is done, or whose next
-    commit put it back, or which took back what the group was set ahead; and a step forward that was taken back, as
-    nothing is skipped any more.
+    commit put it back, or that was put back in the end, or which took back what the group was set ahead; and a step
+    forward that was taken back, as nothing is skipped any more.
     """
     versions = group.versions[move.key]
     begin = move.after.place.record_offset
@@ -113,6 +113,11 @@ def to_put_back(group: GroupHistory, move: Move) -> Version | None:
     held = read_to(versions, move.before)
     value = held.last.committed_offset
     following = next((one for one in versions if one.place.record_offset > begin), None)
-    is_back = following is not None and following.first.committed_offset == value
+    is_back = (following is not None and following.first.committed_offset == value) or _is_put(versions[-1], value)
     is_done = is_back or value <= move.after.first.committed_offset or has_reached(versions, begin, value + 1)
     return None if is_done else held
+
+
+def _is_put(last: Version, value: int) -> bool:
+    """Whether ``value`` stands, and was committed last from outside the group."""
+    return last.end is None and not last.had_members and last.last.committed_offset == value

@@ -389,6 +389,26 @@ def test_a_leader_epoch_that_goes_on_speaks_against_the_deletion_of_the_topic(
     assert {(end.kind, *end.others) for group in groups.values() for end in ends(group)} == {kinds}
 
 
+@pytest.mark.parametrize(
+    ("release", "together", "others"),
+    [("3.9.2", False, (EndKind.OFFSET_DELETE,)), ("3.9.2", True, ()), ("2.3.1", False, ()), ("4.3.1", False, ())],
+)
+def test_a_scala_coordinator_removes_an_empty_group_with_its_last_offset(
+    release: str, together: bool, others: tuple[EndKind, ...], tmp_path: Path
+) -> None:
+    """``--delete-offsets`` of all that a group has; one request is of one group, and releases before 2.4 have none."""
+    names = ["g", "h"] if together else ["g"]
+    log = Log()
+    for group in names:
+        log.generation(group, 1, Client(group)).commit(group, {("orders", 0): 500}).generation(group, 2)
+    log.commit("another", {("orders", 1): 7}).wait(MINUTE)
+    for group in names:
+        log.tombstones(group, ("orders", 0), with_group=True)
+    path = log.wait(HOUR).commit("another", {("orders", 1): 8}).write(tmp_path)
+    found = ends(group_histories([path], release, retention_ms=7 * DAY)["g"])
+    assert {(end.kind, end.others) for end in found} == {(DELETED, others)}
+
+
 @pytest.mark.parametrize(("late_ms", "kind"), [(3 * MINUTE, EXPIRED), (60 * MINUTE, TOPIC), (-3 * MINUTE, TOPIC)])
 def test_brokers_before_2_1_let_offsets_of_an_active_group_expire_which_newer_ones_keep(
     late_ms: int, kind: EndKind, tmp_path: Path

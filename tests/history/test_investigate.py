@@ -618,7 +618,7 @@ def test_an_act_of_which_the_log_has_the_group_is_one_that_took_the_group(
     assert cleaned["evidence"][-1]["text"] == "tombstone of the group"
     if has_value:
         assert "went with a DeleteGroups request" in told["offsets-deleted"]["verdict"]
-        causes = "by a DeleteGroups request, the deletion of the topic or expiry."
+        causes = "by a DeleteGroups request, an OffsetDelete request, the deletion of the topic or expiry."
         assert f"They went with 1 committed offset that it has, {causes}" in cleaned["verdict"]
     else:
         assert "nor what took them: expiry, a DeleteGroups request or the deletion of the topic." in cleaned["verdict"]
@@ -870,20 +870,32 @@ def test_a_topic_that_is_not_listed_was_deleted(
     )
 
 
-@pytest.mark.parametrize(("leader_epoch", "restored"), [(-1, [300]), (0, [])])
+@pytest.mark.parametrize(("leader_epoch", "end", "restored"), [(-1, 9000, [300]), (0, 9000, []), (-1, 300, [])])
 def test_a_reset_to_the_beginning_and_one_to_the_end_are_no_consumer(
-    leader_epoch: int, restored: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    leader_epoch: int, end: int, restored: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They look like two commits of a consumer with ``assign()``, which has leader epochs."""
+    """They look like two commits of a consumer with ``assign()``, which has leader epochs. Where the end is what stood
+    before, nothing is to be put back."""
     log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
     for value in range(100, 400, 100):
         log.wait(MINUTE).commit("g", {KEY: value})
     log.wait(1000).generation("g", 2)
-    for value in (0, 9000):
+    for value in (0, end):
         log.wait(MINUTE).commit("g", {KEY: value}, leader_epoch=leader_epoch)
     (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info")
     assert found["code"] == "moved-back"
+    assert "on, while the group had no members: somebody set it, as resets" in found["verdict"]
     assert [row["offset"] for row in found["restore"]] == restored
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_step_back_may_be_another_members(members: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A coordinator takes commits of any partition from any member; the record names none."""
+    clients = Client("m", partitions=(KEY,)), Client("n", partitions=(("orders", 1),))
+    log = Log().generation("g", 1, *clients[:members])
+    log.commit("g", {KEY: 5000}).wait(MINUTE).commit("g", {KEY: 5010}).wait(MINUTE).commit("g", {KEY: 3})
+    (found,) = (one for one in explained(log.write(tmp_path), capfd) if one["code"] == "moved-back")
+    assert any("look at those of the other members" in step for step in found["now"]) is (members == 2)
 
 
 @pytest.mark.parametrize(("more", "code"), [(0, "reset-by-admin"), (10, "reset-without-effect")])
