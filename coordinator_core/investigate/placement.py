@@ -29,8 +29,8 @@ class Placement:
     def explain(self) -> Iterator[Explanation]:
         """Groups that several offsets partitions have, and groups whose coordinator reads another one."""
         split = {group_id: groups for group_id, groups in self._homes.items() if len(groups) > 1}
-        yield from _split(split, self._number)
-        yield from _out_of_reach(self._strays, self._number)
+        yield from _split(split)
+        yield from _out_of_reach(self._strays, self._number, can_compact=not split)
 
     def without_stale(self, explanations: Iterable[Explanation]) -> list[Explanation]:
         """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
@@ -58,7 +58,7 @@ def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory
     return homes
 
 
-def _split(split: Mapping[str, Sequence[GroupHistory]], number: int) -> Iterator[Explanation]:
+def _split(split: Mapping[str, Sequence[GroupHistory]]) -> Iterator[Explanation]:
     if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
         yield _copied(copied)
         split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
@@ -83,7 +83,8 @@ def _split(split: Mapping[str, Sequence[GroupHistory]], number: int) -> Iterator
             now=[
                 f"{_why_back(old, by_time[-1])} what offsets partition {old.offsets_partition} has of it: "
                 + restore_plan(group_id, "--before-record", f"{old.offsets_partition}:{places[-2].record_offset + 1}"),
-                _bring_all(number),
+                f"Leave what offsets partition {old.offsets_partition} has of it: no coordinator answers with that. "
+                "regroup compact --offsets-partitions refuses a log in which two partitions have a group.",
             ],
         )
 
@@ -117,23 +118,17 @@ def _why_back(old: GroupHistory, new: GroupHistory) -> str:
     return "If it began at the end (auto.offset.reset=latest) and skipped records, stop its consumers, and put back"
 
 
-def _bring_all(number: int) -> str:
-    return (
-        "Bring all groups to their partitions, all brokers stopped: regroup compact SNAPSHOT --offsets-partitions "
-        f"{number or 'N'} --output DIR"
-    )
-
-
-def _out_of_reach(strays: Sequence[GroupHistory], number: int) -> Iterator[Explanation]:
+def _out_of_reach(strays: Sequence[GroupHistory], number: int, *, can_compact: bool) -> Iterator[Explanation]:
     for group in strays[:SHOWN]:
         newest, held = last_place(group), group.standing
         yield Explanation(
             "group-out-of-reach",
             Severity.CRITICAL,
-            f"{group.group_id} is in offsets partition {group.offsets_partition}, and its coordinator has "
-            f"{partition_for(group.group_id, number)}: __consumer_offsets has {number} partitions now (KIP-895). It "
-            f"knows neither the group nor its {count(len(held), 'committed offset')}; its consumers begin by "
-            f"auto.offset.reset. {count(len(strays), 'group')} in all.",
+            f"{group.group_id} is in offsets partition {group.offsets_partition}, and belongs to "
+            f"{partition_for(group.group_id, number)}: __consumer_offsets has {number} partitions now (KIP-895). "
+            "Brokers count them when they start; from then on they know neither the group nor its "
+            f"{count(len(held), 'committed offset')}, and its consumers begin by auto.offset.reset. "
+            f"{count(len(strays), 'group')} in all.",
             newest.timestamp_ms,
             group.group_id,
             group.offsets_partition,
@@ -146,11 +141,17 @@ def _out_of_reach(strays: Sequence[GroupHistory], number: int) -> Iterator[Expla
             or [Event(newest, "newest record of the group")],
             not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
             now=[
+                "Restart no broker alone: those that have not started since find the group yet.",
                 *when(
                     held,
-                    f"Before its consumers start, put its offsets back: {restore_plan(group.group_id)}",
+                    "When all have started, and before its consumers do, put its offsets back: "
+                    + restore_plan(group.group_id),
                 ),
-                _bring_all(number),
+                *when(
+                    can_compact,
+                    "Or bring all groups to their partitions, all brokers stopped: regroup compact SNAPSHOT "
+                    f"--offsets-partitions {number} --output DIR",
+                ),
             ],
         )
 

@@ -157,8 +157,9 @@ WRONG_PARTITION = Rule(
     "group-in-wrong-partition",
     Severity.CRITICAL,
     summary="A group lies in an offsets partition that its id does not hash to.",
-    why="Clients ask the coordinator of the partition that the id hashes to, so nothing reaches this state, "
-    "and nothing expires it. The number of offsets partitions was changed, or a copy was put in a wrong directory.",
+    why="Brokers count the offsets partitions when they start. From then on they send clients to the partition that "
+    "the id hashes to, so nothing reaches this state, and nothing expires it. The number of offsets partitions was "
+    "changed, or a copy was put in a wrong directory.",
     evidence="The group's record, the partition it belongs to.",
     remedy="Check offsets.topic.num.partitions (--offsets-topic-num-partitions) and where the copy is from; "
     "restore the group's offsets through the Admin API.",

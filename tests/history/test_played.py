@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.cli.app import run
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.log.types import ControlType
@@ -306,7 +307,28 @@ def test_a_group_that_its_coordinator_does_not_read_is_told(tmp_path: Path, capf
     assert [one["group_id"] for one in found if one["code"] == "connector-offsets-stay"] == ["connect-h"]
     told = of(found, "group-out-of-reach")
     assert told["severity"] == "critical"
-    assert f"connect-g is in offsets partition {number + 1}, and its coordinator has {number}" in told["verdict"]
+    assert f"connect-g is in offsets partition {number + 1}, and belongs to {number}" in told["verdict"]
+    assert "Brokers count them when they start; from then on they know neither the group" in told["verdict"]
+    assert any("--offsets-partitions 7" in step for step in told["now"])
+
+
+def test_a_log_that_compact_refuses_is_not_to_be_compacted(tmp_path: Path, capfd: Capfd) -> None:
+    """One group came back after partitions were added, another one did not."""
+    path = tmp_path / "log"
+    for group in ("g", "h"):
+        number = partition_for(group, 7)
+        Log().commit(group, {KEY: 400}).write(path, (number + 1) % 7)
+        if group == "g":
+            Log(at=T0 + HOUR).commit(group, {KEY: 500}).write(path, number)
+    infos = [PartitionInfo(each, 1, 0, (1,), (1,)) for each in range(7)]
+    topology = Topology.of_offsets({1: BrokerInfo(1, {"PLAINTEXT": ("broker", 9092)})}, infos)
+    (path / "topology.json").write_text(json.dumps(topology.document()))
+    found = explained(path, capfd)
+    steps = [*of(found, "group-in-two-partitions")["now"], *of(found, "group-out-of-reach")["now"]]
+    assert [step.split("compact ")[1][:28] for step in steps if "compact" in step] == ["--offsets-partitions refuses"]
+    options = ["--kafka-version", "3.9.2", "--offsets-partitions", "7", "--renumber", "--output", str(tmp_path / "out")]
+    assert run(["compact", str(path), *options]) == 2
+    assert "group 'g' is in offsets partition" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("stopped", [False, True])
