@@ -28,6 +28,7 @@ from coordinator_core.lifecycle import whatif
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.whatif import Effect
+from coordinator_core.releases import Loader
 from coordinator_core.reports.whatif import CSV_COLUMNS, whatif_document, whatif_text
 from coordinator_core.topology import is_topic_name
 from coordinator_core.untrusted import INT32_END, csv_text
@@ -113,6 +114,8 @@ def whatif_command(
         ),
     }
     found = [effect for state in source.states for effect in effects[name](state)]
+    if changes["offsets_partitions"] and found and profile.loader is Loader.SCALA:
+        note("The classic coordinator of a broker that leads both partitions of such a group finds it all the same.")
     if changes["delete_topic"] and not found:
         note("None of the groups has an offset of these topics, or subscribes to one.")
     document = whatif_document(

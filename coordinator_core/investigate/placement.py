@@ -10,7 +10,13 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.history.model import GroupHistory, PartitionHistory
 from coordinator_core.investigate.model import AT_END, SHOWN, Case, Event, Explanation, first_place, last_place
 from coordinator_core.investigate.words import are, count, moment, restore_plan, when
+from coordinator_core.releases import Loader
 from coordinator_core.rules.model import Severity
+
+MIXED = (
+    "The classic coordinator of a broker that leads both partitions mixes what they have: it may answer with old "
+    "values after newer commits."
+)
 
 
 class Placement:
@@ -21,6 +27,7 @@ class Placement:
 
     def __init__(self, histories: Sequence[PartitionHistory], case: Case) -> None:
         self._homes = _homes(histories)
+        self._mixes = case.profile.loader is Loader.SCALA
         # 0 where it is not known.
         self._number = len(case.topology.offsets_partitions or ()) if case.topology is not None else 0
         alone = [groups[0] for _, groups in sorted(self._homes.items()) if len(groups) == 1 and self._number]
@@ -29,8 +36,8 @@ class Placement:
     def explain(self) -> Iterator[Explanation]:
         """Groups that several offsets partitions have, and groups whose coordinator reads another one."""
         split = {group_id: groups for group_id, groups in self._homes.items() if len(groups) > 1}
-        yield from _split(split)
-        yield from _out_of_reach(self._strays, self._number, can_compact=not split)
+        yield from _split(split, mixes=self._mixes)
+        yield from _out_of_reach(self._strays, self._number, mixes=self._mixes, can_compact=not split)
 
     def without_stale(self, explanations: Iterable[Explanation]) -> list[Explanation]:
         """Leave out what holds at the end of the log of groups in offsets partitions that their coordinator does not
@@ -58,7 +65,7 @@ def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory
     return homes
 
 
-def _split(split: Mapping[str, Sequence[GroupHistory]]) -> Iterator[Explanation]:
+def _split(split: Mapping[str, Sequence[GroupHistory]], *, mixes: bool) -> Iterator[Explanation]:
     if copied := {group_id: groups for group_id, groups in split.items() if _is_scattered(groups)}:
         yield _copied(copied)
         split = {group_id: groups for group_id, groups in split.items() if group_id not in copied}
@@ -83,8 +90,11 @@ def _split(split: Mapping[str, Sequence[GroupHistory]]) -> Iterator[Explanation]
             now=[
                 f"{_why_back(old, by_time[-1])} what offsets partition {old.offsets_partition} has of it: "
                 + restore_plan(group_id, "--before-record", f"{old.offsets_partition}:{places[-2].record_offset + 1}"),
-                f"Leave what offsets partition {old.offsets_partition} has of it: no coordinator answers with that. "
-                "regroup compact --offsets-partitions refuses a log in which two partitions have a group.",
+                f"{MIXED} Let two brokers lead them."
+                if mixes
+                else f"Leave what offsets partition {old.offsets_partition} has of it: no coordinator answers with it.",
+                "Put other groups out of reach back, too: regroup compact --offsets-partitions refuses a log in "
+                "which two partitions have a group.",
             ],
         )
 
@@ -118,7 +128,9 @@ def _why_back(old: GroupHistory, new: GroupHistory) -> str:
     return "If it began at the end (auto.offset.reset=latest) and skipped records, stop its consumers, and put back"
 
 
-def _out_of_reach(strays: Sequence[GroupHistory], number: int, *, can_compact: bool) -> Iterator[Explanation]:
+def _out_of_reach(
+    strays: Sequence[GroupHistory], number: int, *, mixes: bool, can_compact: bool
+) -> Iterator[Explanation]:
     for group in strays[:SHOWN]:
         newest, held = last_place(group), group.standing
         yield Explanation(
@@ -128,7 +140,8 @@ def _out_of_reach(strays: Sequence[GroupHistory], number: int, *, can_compact: b
             f"{partition_for(group.group_id, number)}: __consumer_offsets has {number} partitions now (KIP-895). "
             "Brokers count them when they start; from then on they know neither the group nor its "
             f"{count(len(held), 'committed offset')}, and its consumers begin by auto.offset.reset. "
-            f"{count(len(strays), 'group')} in all.",
+            + (f"{MIXED} " if mixes else "")
+            + f"{count(len(strays), 'group')} in all.",
             newest.timestamp_ms,
             group.group_id,
             group.offsets_partition,

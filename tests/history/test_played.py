@@ -11,6 +11,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.investigate.losses import TOPIC_DELETED
+from coordinator_core.investigate.placement import MIXED
 from coordinator_core.log.types import ControlType
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.history.incidents import topics
@@ -312,8 +313,12 @@ def test_a_group_that_its_coordinator_does_not_read_is_told(tmp_path: Path, capf
     assert any("--offsets-partitions 7" in step for step in told["now"])
 
 
-def test_a_log_that_compact_refuses_is_not_to_be_compacted(tmp_path: Path, capfd: Capfd) -> None:
-    """One group came back after partitions were added, another one did not."""
+@pytest.mark.parametrize(("release", "mixes"), [("3.9.2", True), ("4.3.1", False)])
+def test_a_log_that_compact_refuses_is_not_to_be_compacted(
+    release: str, mixes: bool, tmp_path: Path, capfd: Capfd
+) -> None:
+    """One group came back after partitions were added, another one did not. A broker of 3.9.2 that leads both
+    partitions says 400 of the former or 500; one of 4.3.1 says 500."""
     path = tmp_path / "log"
     for group in ("g", "h"):
         number = partition_for(group, 7)
@@ -323,12 +328,16 @@ def test_a_log_that_compact_refuses_is_not_to_be_compacted(tmp_path: Path, capfd
     infos = [PartitionInfo(each, 1, 0, (1,), (1,)) for each in range(7)]
     topology = Topology.of_offsets({1: BrokerInfo(1, {"PLAINTEXT": ("broker", 9092)})}, infos)
     (path / "topology.json").write_text(json.dumps(topology.document()))
-    found = explained(path, capfd)
-    steps = [*of(found, "group-in-two-partitions")["now"], *of(found, "group-out-of-reach")["now"]]
+    found = explained(path, capfd, release=release)
+    two, out_of_reach = of(found, "group-in-two-partitions"), of(found, "group-out-of-reach")
+    steps = [*two["now"], *out_of_reach["now"]]
+    assert (any(MIXED in step for step in two["now"]), MIXED in out_of_reach["verdict"]) == (mixes, mixes)
     assert [step.split("compact ")[1][:28] for step in steps if "compact" in step] == ["--offsets-partitions refuses"]
     options = ["--kafka-version", "3.9.2", "--offsets-partitions", "7", "--renumber", "--output", str(tmp_path / "out")]
     assert run(["compact", str(path), *options]) == 2
     assert "group 'g' is in offsets partition" in capfd.readouterr().err
+    run(["whatif", str(path), "--kafka-version", release, "--offsets-partitions", "8"])
+    assert ("finds it all the same" in capfd.readouterr().err) == mixes
 
 
 @pytest.mark.parametrize("stopped", [False, True])
