@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from coordinator_core import __version__
 from coordinator_core.releases import PROFILE_RELEASES
+from coordinator_core.untrusted import visible_lines
+
+if TYPE_CHECKING:
+    from coordinator_core.rules.beside import Beside
 
 
 def add_source(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
@@ -41,6 +47,16 @@ def add_damage(parser: argparse.ArgumentParser) -> None:
     damage = parser.add_mutually_exclusive_group()
     damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
     damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
+
+
+def captured_retention_ms(beside: Beside, program: str) -> int | None:
+    """``offsets.retention.minutes`` in milliseconds, as a capture has it; standard error names files that cannot be
+    used."""
+    from coordinator_core.rules.topics import configured_retention_ms, read_topics
+
+    for text in beside.notes:
+        print(f"{program}: {visible_lines(text)}", file=sys.stderr)
+    return None if beside.topics is None else configured_retention_ms(read_topics(beside.topics))
 
 
 def whole(least: int, most: int = (1 << 62) - 1) -> Callable[[str], int]:

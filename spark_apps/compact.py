@@ -27,7 +27,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
 from coordinator_core.untrusted import INT32_END
-from spark_apps.arguments import add_rules, output_of, parse, whole
+from spark_apps.arguments import add_rules, captured_retention_ms, output_of, parse, whole
 from spark_apps.exits import App, tell
 
 if TYPE_CHECKING:
@@ -128,8 +128,11 @@ def execute(arguments: argparse.Namespace) -> None:
 def _options(arguments: argparse.Namespace, chosen: Profile | None, snapshot: Snapshot) -> CompactionOptions:
     from coordinator_core.fold.inference import infer_profile
     from coordinator_core.lifecycle.compact import CompactionOptions
+    from coordinator_core.rules.beside import beside_log
 
     given = {name: getattr(arguments, name) for name in _CHOSEN}
+    if arguments.expire and arguments.offsets_retention_ms is None:
+        given["offsets_retention_ms"] = captured_retention_ms(beside_log(snapshot.sources), PROGRAM)
     return CompactionOptions.chosen(
         chosen or infer_profile(snapshot.partitions),
         now_ms=clock_ms() if arguments.now_ms is None else arguments.now_ms,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_rules, add_source, output_of, parse, whole
+from spark_apps.arguments import add_rules, add_source, captured_retention_ms, output_of, parse, whole
 from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-forecast"
@@ -41,6 +41,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.lifecycle.forecast_publish import ForecastWriter
     from coordinator_core.log.discovery import discover
     from coordinator_core.replay.writer import refuse_other_rules
+    from coordinator_core.rules.beside import beside_log
     from coordinator_core.runs.local import check_source
     from coordinator_core.runs.place import source_directories
 
@@ -53,6 +54,7 @@ def execute(arguments: argparse.Namespace) -> None:
     # Each task sees whether its own file is as it was pinned.
     check_source(snapshot, on_damage)
     now_ms = clock_ms() if arguments.now_ms is None else arguments.now_ms
+    retention_ms = arguments.offsets_retention_ms or captured_retention_ms(beside_log(snapshot.sources), PROGRAM)
 
     with ForecastWriter(output, sources=source_directories(snapshot)) as writer:
         from coordinator_core.fold.inference import infer_profile
@@ -62,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
         with Session(PROGRAM, arguments.master) as session:
             chosen = profile or infer_profile(snapshot.partitions)
-            retention_ms = arguments.offsets_retention_ms or chosen.expiry.default_offsets_retention_ms
+            retention_ms = retention_ms or chosen.expiry.default_offsets_retention_ms
             rules = ForecastTask(chosen, output, now_ms, retention_ms)
             answers = folded_and_merged(session.context, source, rules, on_damage)
         document = writer.commit(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -19,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from coordinator_core.untrusted import visible_lines
-from spark_apps.arguments import add_damage, add_rules, add_source, output_of, parse, whole
+from spark_apps.arguments import add_damage, add_rules, add_source, captured_retention_ms, output_of, parse, whole
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -58,7 +56,6 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.ingest.unknown import directory_damage
     from coordinator_core.releases import profile_from_label
     from coordinator_core.reports.history_publish import HistoryWriter, place_beside
-    from coordinator_core.rules.topics import configured_retention_ms, read_topics
     from coordinator_core.rules.transaction_log import read_transaction_log
     from coordinator_core.runs.place import new_run_id, source_directories
     from coordinator_core.runs.read import open_run
@@ -76,9 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.output is None and run_id is None:
         run_id = new_run_id()
     output = output_of(arguments.output or place_beside(open_run(arguments.run).path), run_id)
-    for text in beside.notes:
-        print(f"{PROGRAM}: {visible_lines(text)}", file=sys.stderr)
-    topics = None if beside.topics is None else read_topics(beside.topics)
+    retention_ms = captured_retention_ms(beside, PROGRAM)
     transactional_ids = read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {}
 
     with HistoryWriter(output, sources=source_directories(snapshot)) as writer:
@@ -95,7 +90,7 @@ def execute(arguments: argparse.Namespace) -> None:
                 frozenset(arguments.group) or None,
                 arguments.offsets_retention_ms,
                 transactional_ids,
-                captured_retention_ms=configured_retention_ms(topics),
+                captured_retention_ms=retention_ms,
             )
             parts, found = write_in_tasks(session.context, pin, HistoryTask(asked, output))
         damage += found

@@ -29,6 +29,8 @@ from coordinator_core.runs.local import merged_partitions
 from spark_apps import compact
 
 from ..cases import case
+from ..history.incidents import topics
+from ..history.logs import Log
 from ..runs.logs import copy_log
 
 RULES = ["--kafka-version", "4.3.1", "--now-ms", "1795260000000"]
@@ -61,6 +63,15 @@ def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.Capture
     assert files(tmp_path / "spark") == files(tmp_path / "local")
     assert spark["engine"] == "spark"
     assert spark["partitions"] == local["partitions"]
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_retention_is_that_of_the_capture(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {("orders", 0): 10})
+    path = topics(log.write(tmp_path / "log"), (0, 10), offsets_retention_minutes=60)
+    rules = ["--kafka-version", "4.3.1", "--now-ms", str(log.at + 2 * 3_600_000), "--expire"]
+    assert compact.APP.run(["--snapshot", str(path), "--output", str(tmp_path / "out"), *rules]) == 0
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["offsets_retention_ms"] == 3_600_000
 
 
 @pytest.mark.usefixtures("shared", "size_of_tasks")

@@ -31,9 +31,12 @@ from spark_apps.packing import Work
 from spark_apps.tasks import WholePartition
 
 from ..cases import case
+from ..history.incidents import topics
+from ..history.logs import Log
 from ..runs.logs import copy_log
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 NOW_MS = 1_797_843_040_828
 """Some committed offsets of the log have expired then, some expire in the next seconds."""
 PROFILE = profile_for_release("4.3.1")
@@ -124,6 +127,16 @@ def test_a_giant_partition_in_shards(tmp_path: Path) -> None:
         written = tasks.merge(WholePartition(folds, [part], shards), rules).written
         found += [] if written is None else [written]
     assert table(tmp_path, [file.name for file in found]) == rows_of(plans(log))
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_retention_is_that_of_the_capture(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {("orders", 0): 10})
+    path = topics(log.write(tmp_path / "log"), (0, 10), offsets_retention_minutes=60)
+    rules = ["--kafka-version", "4.3.1", "--now-ms", str(log.at + 2 * HOUR_MS)]
+    assert forecast.APP.run(["--snapshot", str(path), "--output", str(tmp_path / "out"), *rules]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (told["offsets_retention_ms"], told["due"]) == (HOUR_MS, 2)
 
 
 @pytest.mark.usefixtures("shared")
