@@ -158,22 +158,9 @@ def histories(requested: Sequence[Request], params: Mapping[str, Any]) -> list[l
     """Arguments of the app ``history`` for each run; for none where the form does not ask for it."""
     if not params["history"]:
         return []
-    groups = lines_of(params, "history_groups")
-    with final_errors():
-        return [_history(one, groups) for one in requested]
-
-
-def _history(request: Request, groups: Sequence[str]) -> list[str]:
-    from coordinator_core.rules.topics import configured_retention_ms, read_topics
-
-    topics = request["topics"]
-    retention_ms = None if topics is None else configured_retention_ms(read_topics(topics))
-    return [
-        *("--run", request["run"]),
-        # A group id may begin with a hyphen.
-        *(f"--group={group}" for group in groups),
-        *([] if retention_ms is None else ["--offsets-retention-ms", str(retention_ms)]),
-    ]
+    # A group id may begin with a hyphen.
+    groups = [f"--group={group}" for group in lines_of(params, "history_groups")]
+    return [["--run", one["run"], *groups] for one in requested]
 
 
 def _findings(request: Request) -> str:
