@@ -131,7 +131,8 @@ Places = Annotated[tuple[Place, ...], BeforeValidator(_listed), WithJsonSchema(_
 Windowed = Annotated[Place, AfterValidator(_with_window)]
 Sources = Annotated[tuple[Windowed, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
 Schedule = Annotated[Text, AfterValidator(_schedule)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=(1 << 62) - 1)]
+"""As the Spark apps take it."""
 Seconds = Annotated[int, Field(ge=1, le=_TEN_YEARS * 86_400)]
 Minutes = Annotated[int, Field(ge=1, le=_TEN_YEARS * 1_440)]
 Hours = Annotated[int, Field(ge=1, le=_TEN_YEARS * 24)]

@@ -350,6 +350,10 @@ WRONG = {
         f"clusters: {{a: {{{ENTRY}, state: 's3://b/{{window}}'}}}}",
         "clusters.a.state: the window has its own directory",
     ),
+    "compaction retention": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{delete_retention_ms: 9223372036854775807}}}}}}",
+        "clusters.a.compaction.delete_retention_ms: expected a whole number, at most 46116860184273",
+    ),
     "compaction hours": (
         f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",
         "clusters.a.compaction.approval_hours: expected a whole number, at least 1",
