@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import cut_name, number_text, time_text
@@ -38,8 +38,7 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
         f"offsets at {time_text(scope['now_ms'])}"
     )
     for finding in worst(report):
-        message = _plain(finding["message"])
-        yield f"- {finding['severity']} {finding['rule']}{_of_group(finding)}: {message}{_where(finding)}"
+        yield f"- {finding_line(finding, _plain)}"
     if report["changes"] is not None:
         counts = report["changes"]["counts"]
         texts = [
@@ -63,15 +62,14 @@ def worst(report: Document) -> list[Document]:
     return in_turn[:FINDINGS]
 
 
-def _of_group(finding: Document) -> str:
+def finding_line(finding: Document, shown: Callable[[str], str] = visible) -> str:
+    """One finding with its group and its place, as far as it has them; texts of others as ``shown`` makes them."""
     name = finding["group_id"]
-    return "" if name is None else f" of {_plain(cut_name(name, NAME))}"
-
-
-def _where(finding: Document) -> str:
+    of_group = "" if name is None else f" of {shown(cut_name(name, NAME))}"
     names = {"offsets partition": "offsets_partition", "record offset": "record_offset"}
     places = [f"{name} {finding[key]}" for name, key in names.items() if finding[key] is not None]
-    return f" ({', '.join(places)})" if places else ""
+    where = f" ({', '.join(places)})" if places else ""
+    return f"{finding['severity']} {finding['rule']}{of_group}: {shown(finding['message'])}{where}"
 
 
 def _plain(text: str) -> str:

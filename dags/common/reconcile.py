@@ -182,7 +182,7 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     from coordinator_core.reports.lineage import write_lineage
     from coordinator_core.reports.report_files import write_report
     from coordinator_core.reports.run_report import run_report
-    from coordinator_core.reports.run_summary import run_summary, worst
+    from coordinator_core.reports.run_summary import finding_line, run_summary, worst
     from coordinator_core.rules.facts import Facts
     from coordinator_core.rules.figures_publish import read_figures
     from coordinator_core.rules.model import Severity
@@ -216,20 +216,12 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
         "counts": found.counts,
         "muted": found.muted,
         "not_evaluated": sorted(found.not_evaluated),
-        "worst": [_line(finding) for finding in worst(document)],
+        "worst": [finding_line(finding) for finding in worst(document)],
         "failed": level is not None and level >= Severity.of(cluster.fail_on),
         "findings": findings,
         "report": page,
         "previous": before,
     }
-
-
-def _line(finding: Mapping[str, Any]) -> str:
-    from coordinator_core.untrusted import visible
-
-    place = f"offsets partition {finding['offsets_partition']}, record offset {finding['record_offset']}"
-    group = "" if finding["group_id"] is None else f" of {visible(finding['group_id'])}"
-    return f"{finding['severity']} {finding['rule']}{group}: {visible(finding['message'])} ({place})"
 
 
 def expect(request: Request) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from coordinator_core.rules.model import Severity
 from dags.common import command, compact, load, reconcile
 from dags.common.clusters import CLUSTERS_ENV
 from tests.cli.test_untrusted import EVIL, obeyed
-from tests.rules.logs import assignment, classic, commit, member, one
+from tests.rules.faults import FAULTS
+from tests.rules.logs import Log, assignment, classic, commit, member, one
 
 ALL = "|".join(EVIL.values())
 
@@ -36,18 +37,12 @@ def strings(value: Any) -> Iterator[str]:
                 yield from strings(item)
 
 
-def test_the_report_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    caplog.set_level(logging.INFO)
+def reported(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the task ``report`` passes on of a run of this log, and the answer of the expectations that it was given."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}}}\n")
     monkeypatch.setenv(CLUSTERS_ENV, str(clusters))
-    records = []
-    for text in EVIL.values():
-        owner = member(f"m{text}", owns=assignment(**{text: [0]})) | {"clientId": text, "clientHost": f"/{text}"}
-        records += [classic(f"live{text}", owner, protocol=text), commit(text, text, offset=-7, metadata=text)]
-    published = one(*records).publish(tmp_path).path
+    published = log.publish(tmp_path).path
     assert run(["reconcile", published, "--publish", "--fail-on", "never"]) == ExitCode.CLEAN
     [findings] = {path.parent for path in (tmp_path / "runs").rglob("reconciliation.json")}
     result = tmp_path / "result.json"
@@ -67,7 +62,16 @@ def test_the_report_of_a_run(
         "declared": 1,
     }
     tables |= {"evaluated": 1, "absent": 0, "not_evaluated": [], "data_docs": None}
-    checked = reconcile.report("c", request, tables)
+    return dict(reconcile.report("c", request, tables)), tables
+
+
+def test_the_report_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    records = []
+    for text in EVIL.values():
+        owner = member(f"m{text}", owns=assignment(**{text: [0]})) | {"clientId": text, "clientHost": f"/{text}"}
+        records += [classic(f"live{text}", owner, protocol=text), commit(text, text, offset=-7, metadata=text)]
+    checked, tables = reported(one(*records), tmp_path, monkeypatch)
     assert any("\\u202e" in line or "\\x1b" in line for line in checked["worst"])
     for text in (*strings(checked), *(record.getMessage() for record in caplog.records)):
         assert obeyed(text) == []
@@ -75,6 +79,12 @@ def test_the_report_of_a_run(
     with pytest.raises(AirflowFailException) as closed:
         reconcile.gate("c", checked | {"failed": True}, tables)
     assert obeyed(str(closed.value)) == []
+
+
+def test_a_finding_has_no_place_that_it_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A family of groups is in no single record."""
+    (line,) = reported(FAULTS["R27"], tmp_path, monkeypatch)[0]["worst"]
+    assert line.endswith("(offsets partition 0)")
 
 
 @pytest.mark.parametrize(
