@@ -335,7 +335,7 @@ class Client:
 
 
 def _only(answers: Sequence[Any], what: str) -> Any:
-    """The one answer to one question; ``ClusterError`` where there is another number of them."""
+    """The answer to one question; ``ClusterError`` for none, and for several."""
     if len(answers) != 1:
         raise ClusterError(f"a broker was asked once about {what} and answers {len(answers)} times")
     return answers[0]

@@ -128,7 +128,7 @@ def _offsets(states: Iterable[PartitionState]) -> Iterable[tuple[OffsetKey, Any]
 
 
 def _answer_to(committed_offset: int | None) -> int | None:
-    """What a coordinator answers for a committed offset: -1 is that of none, also where it was committed."""
+    """The answer of a coordinator for a committed offset: ``None`` (-1 in Kafka) also where -1 was committed."""
     return None if committed_offset == NO_OFFSET else committed_offset
 
 

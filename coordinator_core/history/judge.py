@@ -435,7 +435,7 @@ class Judge:
         return bool(beside - {removal.offset_key.group_id})
 
     def _by_old_rules(self, act: _Act, removal: Removal) -> End | None:
-        """KIP-211: brokers before 2.1, of which the log has records yet, let offsets of active groups expire."""
+        """Brokers before 2.1 (KIP-211) let offsets of active groups expire; the log may still have their records."""
         if not removal.had_members or removal.expired_ms_ago is not None or not act.has_passed:
             return None
         late = removal.place.timestamp_ms - (removal.value.expire_timestamp_ms or 0)

@@ -1,6 +1,6 @@
 """The table ``history`` of a log, made of two parts of each offsets partition.
 
-First come groups with nothing but commits, which say all of themselves. Then those of which more is in the log: their
+First come groups with nothing but commits, which say all of themselves. Then come groups with other records: their
 histories are read again, some groups at a time, and judged by what all partitions tell (:class:`Lessons`). So memory
 follows offset keys, group records and removals, and the values of the largest group.
 

@@ -421,7 +421,7 @@ def stands_of(group: GroupHistory, least_ms: int = HOUR_MS) -> list[Stand]:
 
 
 def _with_time(changes: Iterable[Change]) -> list[Change]:
-    """Those of which the log tells the time."""
+    """Changes whose time the log tells."""
     return [one for one in changes if one.place.timestamp_ms >= 0]
 
 

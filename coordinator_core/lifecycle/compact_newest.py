@@ -80,7 +80,8 @@ def _bytes_of(keys: pa.Array) -> tuple[Int64s, memoryview]:
 
 
 def merged_newest(places: Iterable[FileRange], unkeyed: Iterable[FileRange] = ()) -> NewestRecords:
-    """The newest records of a share of the keys, of which ``places`` tell in log order. Those ``unkeyed`` besides."""
+    """The newest records of a share of the keys; ``places`` hold the keys in log order, ``unkeyed`` the record
+    offsets of records without one."""
     table = NewestTable(MAX_RECORDS)
     for place in places:
         for batch in _batches_in(place):

@@ -45,7 +45,7 @@ class ProofFailedError(RegroupError):
 
 
 def the_first_of(found: Sequence[object]) -> str:
-    """What is told of what was ``found``, in the message of a failed proof."""
+    """The first differences of a failed proof, for its message, and how many there are more."""
     more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
     return "; ".join(map(str, found[:_TOLD])) + more
 

@@ -185,8 +185,10 @@ def _stopped_early(
 
 
 def _facts(profile: Profile, loaded: Profile | None = None) -> tuple[object, ...]:
-    """What loads differ in, for a log that ``loaded`` loads: where that reads subscriptions and stops at none, others
-    that take more of them load alike."""
+    """Facts of ``profile`` by which its load may differ.
+
+    Where ``loaded`` reads all subscriptions of the log, a profile that takes more of them loads it alike.
+    """
     strictness = list(SubscriptionReading).index
     if loaded is not None and strictness(profile.subscription_reading) < strictness(loaded.subscription_reading):
         profile = replace(profile, subscription_reading=loaded.subscription_reading)

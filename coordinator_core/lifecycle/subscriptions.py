@@ -47,7 +47,7 @@ def _of_classic_group(group: ClassicGroup) -> frozenset[str] | None:
 def known_topics(subscription: bytes) -> list[str]:
     """Topics of the subscription of a ``consumer`` member; ``RecordDecodeError`` for one that cannot be read.
 
-    The coordinator reads every version of a subscription as version 0, of which the others are longer.
+    The coordinator reads every version of a subscription as version 0. Later versions only append fields.
     """
     if len(subscription) < len(_VERSION_0):
         raise RecordDecodeError(0, "a subscription begins with its version")

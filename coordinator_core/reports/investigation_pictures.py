@@ -171,7 +171,7 @@ def _draw_marks(axes: Sequence[Axes], numbered: Sequence[tuple[int, Explanation]
 def _apart(
     places: Sequence[tuple[float, float, str]], limits: tuple[float, float]
 ) -> Iterator[tuple[float, float, str]]:
-    """Texts at (x, y), those of which would be on each other at about the same y (of ``limits``) made one."""
+    """Texts at (x, y). Those at about the same y (of ``limits``) are made one: they would lie on each other."""
     room = (limits[1] - limits[0]) / 12
     together: list[tuple[float, float, str]] = []
     for x, y, text in sorted(places, key=lambda place: place[1]):
