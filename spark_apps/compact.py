@@ -89,6 +89,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.lifecycle.approved import pinned_segments, read_plan
     from coordinator_core.lifecycle.compact_publish import finish_compaction, logs_to_compact
     from coordinator_core.log.discovery import discover
+    from coordinator_core.runs.place import check_output_outside
 
     began = time.perf_counter()
     chosen = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
@@ -98,6 +99,7 @@ def execute(arguments: argparse.Namespace) -> None:
     with _new_log(output) as target:
         planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
         snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
+        check_output_outside(output, [log.directory for log in snapshot.partitions])
         partial_input = arguments.partial if planned is None else planned.partial
         damage: list[Damage] = []
         logs = logs_to_compact(snapshot, OnDamage.chosen(partial=partial_input, salvage=False), damage)

@@ -98,6 +98,15 @@ def test_earlier_output_and_wrong_arguments(tmp_path: Path, capfd: pytest.Captur
         assert caught.value.code == ExitCode.USAGE
 
 
+def test_the_snapshot_is_never_written_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = copy_log("k431-txn", tmp_path / "log")
+    partition = next(log.glob("__consumer_offsets-*"))
+    before = files(log)
+    assert compact.APP.run(["--snapshot", str(log), "--output", str(partition / "out"), *RULES]) == ExitCode.USAGE
+    assert "lies inside the snapshot" in capfd.readouterr().err
+    assert files(log) == before
+
+
 def test_a_run_id_stays_below_the_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = ["--snapshot", str(case("k431-txn").paths[0]), "--output", str(tmp_path / "out"), *RULES]
     assert compact.APP.run([*arguments, "--run-id", "../elsewhere"]) == ExitCode.USAGE
