@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from coordinator_core.durations import numbered
 from dags.common.attempts import attempt_id
 from dags.common.clusters import load_clusters
 from dags.common.links import linked
@@ -41,6 +42,7 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         text = json.dumps([removal.as_dict() for removal in found], indent=1).encode()
         storage.write_atomic(path, text)
     kinds = Counter(removal.kind for removal in found)
+    what = [numbered(count, kind.removesuffix("s")) for kind, count in kinds.items()]
     named = "".join(f"- `{removal.paths[-1]}`\n" for removal in found[:SHOWN])
     more = f"- and {len(found) - SHOWN} more\n" if len(found) > SHOWN else ""
     return {
@@ -50,7 +52,7 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         "count": len(found),
         "not_asked": "" if found else "nothing is old, so nobody is asked",
         "approval_hours": APPROVAL_HOURS,
-        "subject": f"Delete {', '.join(f'{count} {kind}' for kind, count in kinds.items())} of {cluster.name}?",
+        "subject": f"Delete {', '.join(what)} of {cluster.name}?",
         "body": f"The oldest:\n\n{named}{more}\nAll of them: {linked(cluster, path)}\n",
     }
 

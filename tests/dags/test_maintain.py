@@ -72,6 +72,7 @@ def test_what_is_referred_to_by_then_stays(place: Path) -> None:
 def test_what_an_attempt_before_has_deleted_counts_as_deleted(place: Path) -> None:
     found = maintain.find(PARAMS, RUN, 1)
     shutil.rmtree(place / "w0/r")
+    assert maintain.find(PARAMS, RUN, 2)["subject"] == "Delete 1 run of c?"
     assert maintain.remove(found, PARAMS) == {"deleted": 2, "kept": 0}
     assert left(place) == ["w2"]
 
