@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.snapshot import warn_about_snapshot
@@ -27,6 +30,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.history_file import write_history
+from coordinator_core.reports.history_publish import TABLE
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.place import check_output_outside, is_one_run, source_directories
@@ -67,6 +71,8 @@ def history_command(
         warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
         if not told["rows"]:
             warn_about_snapshot(open_log(paths, options)[0])
+        if groups:
+            warn_about_absent(set(groups) - _with_rows(told["history"]))
         _told(told["rows"], told["history"], told["hash"])
         return
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
@@ -83,6 +89,15 @@ def history_command(
     warn_about_damage(damage, asked.on_damage)
     warn_about_absent(absent)
     _told(rows, output, None if digest is None else digest.hexdigest())
+
+
+def _with_rows(directory: str) -> set[str]:
+    """Groups of a table that the Spark app has published."""
+    found = set()
+    for entry in storage.list_directory(storage.join(directory, TABLE)):
+        with storage.reading(entry.path), storage.input_file(entry.path) as file:
+            found.update(pc.unique(pq.read_table(file, columns=["group_id"])["group_id"]).to_pylist())
+    return found
 
 
 def warn_about_absent(groups: Iterable[str]) -> None:
