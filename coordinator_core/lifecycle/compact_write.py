@@ -257,7 +257,8 @@ class _Writing:
         if batch.base_offset >= self._end_offset:
             if batch.magic < 2 and self._output.renumber:
                 return self._converted(batch, path)
-            return bytes(batch.data), batch.record_count or 1
+            count = batch.record_count
+            return bytes(batch.data), len(batch_records(batch, path=path, limits=_LIMITS)) if count is None else count
         action = self._actions.get(batch.base_offset)
         if action == Action.COPY:
             return bytes(batch.data), batch.record_count or 0

@@ -14,6 +14,7 @@ from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.forensics import PartitionForensics, Total, forensics
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import Codec
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
@@ -21,7 +22,8 @@ from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import write_segment
-from tests.replay.histories import History, OffsetKey
+from tests.log.builders import build_empty_batch, build_wrapper
+from tests.replay.histories import History, OffsetKey, encoded_key, offset_value
 
 NOW_MS = 1_800_000_000_000
 WHOLE = [item for item in CASES if item not in TORN]
@@ -179,3 +181,13 @@ def measured(directory: Path, history: History) -> PartitionForensics:
 
 def counts(total: Total) -> tuple[int, int, int, int]:
     return total.records, total.tombstones, total.commits, total.dead_records
+
+
+def test_records_of_the_active_segment_are_counted_one_by_one(tmp_path: Path) -> None:
+    """It stays as it is: also a wrapper with many messages, and an empty batch without any."""
+    commits = [(encoded_key(), offset_value(number)) for number in range(3)]
+    batches = [build_wrapper(0, commits, codec=Codec.GZIP), build_empty_batch(3, producer_id=7)]
+    (log,) = discover([str(write_segment(tmp_path, b"".join(batches)))]).partitions
+    state = History().records(*commits).replay(profile_for_release("2.0.1"))
+    one = forensics(log, state, rules=CompactionRules(now_ms=NOW_MS), topic_names={})
+    assert (one.cleaned.batches, one.cleaned.records) == (one.size.batches, one.size.records) == (2, 3)
