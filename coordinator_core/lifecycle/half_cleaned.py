@@ -18,14 +18,19 @@ from coordinator_core.groups.model import LoadFailure
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.releases import CLASSIC_KEY_TYPES, OFFSET_KEY_TYPES, Loader, Profile
+from coordinator_core.replay.interpret import Interpreted, interpret
 from coordinator_core.replay.sequential import SequentialReplayer
 
 NEWEST_CLASSIC: Final = max(CLASSIC_KEY_TYPES)
 """Newer key types are of KIP-848 and later groups."""
 
-_EVERY_POSITION: Final = 300
-"""Up to so many records of a group, a loader is taken to be anywhere when segments are swapped; for more, between two
-segments."""
+_EVERY_BATCH: Final = 300
+"""Up to so many records of a group, times the segments in which they lie, a loader is taken to be between any two
+batches when segments are swapped; for more, between two segments."""
+
+_SEGMENTS: Final = 4
+"""Segments that a pass may end with, and in which a loader may be: the newest ones in which a group has records. Older
+ones are taken together with the oldest of them: what a loader may see grows with the cube of the segments."""
 
 
 class WrittenRecord(NamedTuple):
@@ -89,11 +94,18 @@ def first_refused(histories: Iterable[GroupHistory], profile: Profile) -> Refuse
     if profile.loader is Loader.SCALA:
         return None  # It takes group records one by one, in any order.
     for history in histories:
+        read = {each.record.offset: _interpreted(each.record, profile) for each in history.records}
         for left in cleanings(history.records):
-            failure = refusal(((each.batch, [each.record]) for each in left), profile)
-            if failure is not None:
-                return Refused(failure, left)
+            replayer = SequentialReplayer(profile, 0)
+            for each in left:
+                replayer.replay_data(each.batch, [each.record], each.record, read[each.record.offset])
+            if failures := replayer.load_failures():
+                return Refused(failures[0], left)
     return None
+
+
+def _interpreted(record: Record, profile: Profile) -> Interpreted:
+    return interpret(record.offset, record.key, record.value, profile)
 
 
 def refusal(batches: Iterable[tuple[Batch, Sequence[Record]]], profile: Profile) -> LoadFailure | None:
@@ -113,6 +125,8 @@ def cleanings(records: Sequence[WrittenRecord]) -> Iterator[tuple[WrittenRecord,
     has set. The next pass removes the other tombstones (KIP-534). The last segment is taken to have been rolled, so
     that the cleaner may have it, too.
     """
+    oldest = sorted({each.segment for each in records})[-_SEGMENTS:][:1]
+    records = [each._replace(segment=max(each.segment, *oldest)) for each in records]
     seen: set[tuple[int, ...]] = set()
     for end in sorted({each.segment + 1 for each in records}):
         newest = {each.record.key: each.record.offset for each in records if each.segment < end}
@@ -149,15 +163,12 @@ def _during_pass(
 
 
 def _read_before(records: Sequence[WrittenRecord], swapped: int) -> Iterable[int]:
-    """Counts of ``records`` that a loader may have read when the segments before ``swapped`` were swapped."""
+    """Counts of ``records`` that a loader, which takes whole batches, may have read when the segments before
+    ``swapped`` were swapped."""
     stop = sum(each.segment < swapped for each in records)
-    if len(records) <= _EVERY_POSITION:
-        return range(stop + 1)
-    return [number for number in range(stop + 1) if not 0 < number < stop or _begins_segment(records, number)]
-
-
-def _begins_segment(records: Sequence[WrittenRecord], number: int) -> bool:
-    return records[number].segment != records[number - 1].segment
+    every_batch = len(records) * len({each.segment for each in records}) <= _EVERY_BATCH
+    starts = [(each.segment, each.batch.base_offset if every_batch else 0) for each in records]
+    return [number for number in range(stop + 1) if not 0 < number < stop or starts[number] != starts[number - 1]]
 
 
 class _Collector:

@@ -115,6 +115,23 @@ def test_a_tombstone_goes_only_in_the_pass_after_what_it_replaced() -> None:
         )
 
 
+def test_what_a_cleaner_leaves_of_a_group_does_not_grow_with_its_segments() -> None:
+    """It grew with their cube: 100 segments took 40 s."""
+    history = with_member(History(), "m", 0, epoch=1)
+    for epoch in range(2, 100):
+        history.modern(8, member_key("m"), assignment(epoch, 0))
+    log = [one._replace(segment=number) for number, one in enumerate(history_log(history))]
+    assert len(list(cleanings(log[-4:]))) <= len(list(cleanings(log))) < 100
+
+
+def test_a_loader_takes_whole_batches() -> None:
+    """A pass of the cleaner comes before a batch or behind it: both old records are there, or none."""
+    older, newer = (member_key("m"), assignment(1, 0)), (member_key("m"), assignment(2, 0))
+    encoded = [(encode_key(8, key), encode_value(8, 0, value)) for key, value in (older, older, newer)]
+    log = history_log(History().records(*encoded[:2]).records(encoded[2]))
+    assert {tuple(each.record.offset for each in left) for left in cleanings(log)} == {(2,), (0, 1, 2)}
+
+
 def history_log(history: History) -> list[WrittenRecord]:
     return [WrittenRecord(0, batch, record) for batch, records in parsed(history.batches) for record in records]
 
