@@ -28,6 +28,7 @@ from coordinator_core.history.model import (
     Version,
 )
 from coordinator_core.history.origins import WITH_EPOCHS
+from coordinator_core.history.takeovers import is_taken_back
 from coordinator_core.history.versions import BORING_STEPS, FEW_COMMITS, SMALL_STEP
 from coordinator_core.releases import Clock, Profile
 
@@ -278,6 +279,12 @@ def _is_set_ahead(versions: Sequence[Version], at: int) -> bool:
     return is_of_admin and after.commits == 1 and _is_followed(versions[at - 1], after) and _is_jump(versions, at)
 
 
+def _is_undone(move: Move) -> bool:
+    """Whether a step back from outside was taken back in one step, by somebody who has not read."""
+    after = move.after
+    return not after.had_members and after.last.leader_epoch is None and is_taken_back(move.before, after)
+
+
 def _kind_of(move: Move) -> MoveKind:
     if move.records > 0:
         return MoveKind.SKIPPED if move.origin is OriginKind.ADMIN else MoveKind.JUMPED
@@ -285,6 +292,8 @@ def _kind_of(move: Move) -> MoveKind:
         return MoveKind.NEGATIVE
     match move.origin:
         case OriginKind.ADMIN:
+            return MoveKind.RESET
+        case OriginKind.MIRROR | OriginKind.STANDALONE if _is_undone(move):
             return MoveKind.RESET
         case OriginKind.MIRROR:
             return MoveKind.MIRROR

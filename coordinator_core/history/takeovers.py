@@ -56,7 +56,8 @@ def takeovers_of(group: GroupHistory) -> Takeovers:
     """Values that are set from outside again and again, and resets that such a sync undid; one of both."""
     found, puts = _takeovers(group)
     moments = sorted({one.put.place.timestamp_ms for one in found})
-    below = [one for one in found if one.records < 0 and one.put.commits >= REGULAR]
+    goes_on = (one for one in found if one.records < 0 and one.put.commits >= REGULAR)
+    below = [one for one in goes_on if not is_taken_back(one.own, one.put)]
     if len(moments) >= _AGAIN or below:
         return Takeovers(found, (), moments, puts)
     undone = list(_undone(group, puts))
@@ -93,10 +94,18 @@ def is_put(group: GroupHistory, version: Version) -> bool:
     )
 
 
+def is_taken_back(own: Version, put: Version) -> bool:
+    """Whether who set an offset back to ``put`` set it to what it had been in one step: a reset that was undone."""
+    value = own.last.committed_offset
+    in_one_step = put.largest_step >= value - put.first.committed_offset
+    return in_one_step and value in (put.second, put.last.committed_offset)
+
+
 def _undone(group: GroupHistory, puts: Collection[int]) -> Iterator[Takeover]:
     """Values that were set over those of a regular sync, and left by its next one: in one step it is where it was."""
     for key, versions in group.versions.items():
         for before, put in pairwise(versions):
             back = before.last.committed_offset - put.first.committed_offset
-            if before.commits >= REGULAR and {id(before), id(put)} <= set(puts) and put.largest_step >= back > 0:
+            is_regular = before.commits >= REGULAR and before.largest_step < back
+            if is_regular and {id(before), id(put)} <= set(puts) and put.largest_step >= back > 0:
                 yield Takeover(key, before, put)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from coordinator_core.durations import span
-from coordinator_core.history.model import Change, GroupHistory, OriginKind, Overtaken, Version
+from coordinator_core.history.model import Change, GroupHistory, OriginKind, Overtaken, Place, Version
 from coordinator_core.history.signs import (
     Move,
     MoveKind,
@@ -20,7 +20,7 @@ from coordinator_core.history.signs import (
     stop_between,
     with_steps_beside,
 )
-from coordinator_core.history.takeovers import takeovers_of
+from coordinator_core.history.takeovers import is_taken_back, takeovers_of
 from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.shifts import (
@@ -34,7 +34,7 @@ from coordinator_core.investigate.shifts import (
     who,
 )
 from coordinator_core.investigate.syncs import ONE_WAY, TWO_SYNCS, explain_takeovers, of_two_syncs
-from coordinator_core.investigate.words import are, by_rest, count, described, from_file, moment, were, when
+from coordinator_core.investigate.words import are, by_rest, count, described, from_file, moment, tool_of, were, when
 from coordinator_core.rules.model import Severity
 
 
@@ -140,9 +140,9 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
     )
     if any(at != move.before.last.committed_offset for at, move in zip(read, moves, strict=True)):
         verdict += " They had been set forward before, and nobody has read on from there."
-    is_back = all(_is_overwritten(move, following.get(id(move.after))) for move in moves)
-    if is_back:
-        again = following[id(moves[0].after)].place
+    again_at = [_put_again(move, following.get(id(move.after))) for move in moves]
+    is_back = None not in again_at
+    if (again := again_at[0]) is not None and is_back:
         verdict += (
             f" At {moment(again.timestamp_ms)} (record {again.record_offset}) the same values as before were committed "
             "again: somebody put them back, or a client that is no member was there all the time."
@@ -154,6 +154,8 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
         )
     is_undone = is_back or (any(put) and all(to_put_back(group, move) is None for move in moves))
     back = described(group, "--offsets")
+    # The tool of consumer groups resets groups of any type.
+    tools = " or ".join(f"{name}.sh" for name in dict.fromkeys((tool_of(group), "kafka-consumer-groups")))
     return explanation(
         group,
         moves,
@@ -168,10 +170,17 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
             f"If it was not meant, stop the consumers and put the offsets back: {from_file(group.group_id)}",
             f"See how far they have come since: {back}",
             *by_rest(group.group_id),
-            "Ask who ran kafka-consumer-groups.sh --reset-offsets or kafka-streams-application-reset.sh, or called "
+            f"Ask who ran {tools} --reset-offsets or kafka-streams-application-reset.sh, or called "
             "alterConsumerGroupOffsets, at that time.",
         ],
     )
+
+
+def _put_again(move: Move, following: Version | None) -> Place | None:
+    """Where what stood before a reset was committed again, before anybody else committed."""
+    if move.after.commits > 1 and is_taken_back(move.before, move.after):
+        return move.after.last_place
+    return following.place if following is not None and _is_overwritten(move, following) else None
 
 
 def _put_back(versions: Sequence[Version], move: Move, value: int) -> tuple[Version, Version] | None:

@@ -57,9 +57,13 @@ def consumer_groups(group_id: str, *arguments: str) -> str:
 
 def described(group: GroupHistory, *arguments: str) -> str:
     """The call that describes the group. ``kafka-consumer-groups.sh`` refuses groups of the newer types."""
+    return tool(tool_of(group), "--group", group.group_id, "--describe", *arguments)
+
+
+def tool_of(group: GroupHistory) -> str:
+    """Kafka's tool for groups of that type."""
     types = [one.group_type for one in group.changes if one.group_type is not None]
-    name = _TOOLS.get(types[-1], "kafka-consumer-groups") if types else "kafka-consumer-groups"
-    return tool(name, "--group", group.group_id, "--describe", *arguments)
+    return _TOOLS.get(types[-1], "kafka-consumer-groups") if types else "kafka-consumer-groups"
 
 
 def of_topics(keys: Iterable[OffsetKey]) -> list[str]:

@@ -97,6 +97,32 @@ def test_a_first_commit_far_ahead_may_have_been_read_up_to(start: int | None, tm
     assert "or they were read, from the start on" in told
 
 
+@pytest.mark.parametrize("is_streams", [True, False])
+def test_the_tools_that_reset_a_group_are_named(is_streams: bool, tmp_path: Path, capfd: Capfd) -> None:
+    """kafka-consumer-groups.sh resets streams groups, too."""
+    log = Log()
+    if is_streams:
+        log.modern((17, {"groupId": "g"}, {"epoch": 2, "metadataHash": 0, "validatedTopologyEpoch": 0}))
+    log.commit("g", {KEY: 500, OTHER: 500}).wait(MINUTE).commit("g", {KEY: 0, OTHER: 0}, leader_epoch=-1)
+    (found,) = (
+        one for one in explained(log.write(tmp_path), capfd, release="4.3.1") if one["code"] == "reset-by-admin"
+    )
+    named = any("kafka-streams-groups.sh or kafka-consumer-groups.sh --reset-offsets" in step for step in found["now"])
+    assert named is is_streams
+
+
+@pytest.mark.parametrize("values", [(0, 5140, 5140), (0, 5140, 5140, 0, 5140)])
+def test_who_resets_by_hand_several_times_is_no_sync(values: tuple[int, ...], tmp_path: Path, capfd: Capfd) -> None:
+    """Within some seconds: to the start, back, once more. It looks like values that go on by themselves."""
+    log = Log().generation("g", 1, Client("m", partitions=(KEY, OTHER)))
+    stays(log, 5140, 4, KEY, OTHER).generation("g", 2)
+    for value in values:
+        log.wait(4 * SECOND).commit("g", {KEY: value, OTHER: value}, leader_epoch=-1)
+    found = [one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info"]
+    assert {(one["code"], one["severity"], len(one["restore"])) for one in found} == {("reset-by-admin", "warning", 0)}
+    assert all("the same values as before were committed again" in one["verdict"] for one in found)
+
+
 @pytest.mark.parametrize(("read", "severity", "records"), [(160, "warning", "170"), (5140, "critical", "10,280")])
 def test_a_reset_that_was_put_back_says_how_much_was_read_again(
     read: int, severity: str, records: str, tmp_path: Path, capfd: Capfd
