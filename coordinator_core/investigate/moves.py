@@ -132,17 +132,21 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
     put = [_put_back(group.versions[move.key], move, at) for at, move in zip(read, moves, strict=True)]
     until = [at if back is None else back[0].last.committed_offset for at, back in zip(read, put, strict=True)]
     records = sum(max(0, at - move.after.first.committed_offset) for at, move in zip(until, moves, strict=True))
+    again_at = [_put_again(move, following.get(id(move.after))) for move in moves]
+    is_back, reset, again = None not in again_at, moves[0].after.place, again_at[0]
+    nobody_came = is_back and again is not None and not any(reset < one.place < again for one in group.changes)
+    read_again = (
+        f"{count(records, 'record')} to be read again" if nobody_came else f"{are(records, 'record')} read again"
+    )
     topics = len({move.key.topic for move in moves})
     of_topics = f", of {topics} topics" if topics > 1 else ""
     verdict = (
         f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
-        f"{group.group_id}{of_topics}, by an admin client and not by a member: {are(records, 'record')} read again."
+        f"{group.group_id}{of_topics}, by an admin client and not by a member: {read_again}."
     )
     if any(at != move.before.last.committed_offset for at, move in zip(read, moves, strict=True)):
         verdict += " They had been set forward before, and nobody has read on from there."
-    again_at = [_put_again(move, following.get(id(move.after))) for move in moves]
-    is_back = None not in again_at
-    if (again := again_at[0]) is not None and is_back:
+    if again is not None and is_back:
         verdict += (
             f" At {moment(again.timestamp_ms)} (record {again.record_offset}) the same values as before were committed "
             "again: somebody put them back, or a client that is no member was there all the time."

@@ -121,6 +121,7 @@ def test_who_resets_by_hand_several_times_is_no_sync(values: tuple[int, ...], tm
     found = [one for one in explained(log.write(tmp_path), capfd) if one["severity"] != "info"]
     assert {(one["code"], one["severity"], len(one["restore"])) for one in found} == {("reset-by-admin", "warning", 0)}
     assert all("the same values as before were committed again" in one["verdict"] for one in found)
+    assert all("10,280 records to be read again." in one["verdict"] for one in found)
 
 
 @pytest.mark.parametrize(("read", "severity", "records"), [(160, "warning", "170"), (5140, "critical", "10,280")])
