@@ -40,6 +40,8 @@ _OFFSET_KEY = {"group_id": _TEXT, "topic": _TEXT, "partition": _WHOLE}
 
 Row = dict[str, Any]
 
+_MOST = (1 << 63) - 1
+
 
 def _each(found_in: Callable[[GroupHistory, Facts, Limits], Iterator[Row]], /, **columns: pa.DataType) -> Find:
     """A rule's function over the histories of groups: a row for each sign of ``found_in``."""
@@ -54,7 +56,9 @@ def _each(found_in: Callable[[GroupHistory, Facts, Limits], Iterator[Row]], /, *
 
 
 def _at(place: Place, **values: Any) -> Row:
-    return {"offsets_partition": place.offsets_partition, "record_offset": place.record_offset, **values}
+    """A row; a difference that no int64 holds, as of offsets at both of its ends, is the nearest that one does."""
+    held = {name: min(max(each, -_MOST - 1), _MOST) if isinstance(each, int) else each for name, each in values.items()}
+    return {"offsets_partition": place.offsets_partition, "record_offset": place.record_offset, **held}
 
 
 def _of(key: OffsetKey) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from tests.examples import one_in
 from tests.lifecycle.random_groups import TOPICS as RANDOM_TOPICS
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.log.builders import NOW_MS
-from tests.rules.faults import FAULTS
+from tests.rules.faults import FAULTS, SCALA, committed
 from tests.rules.logs import TOPICS, Log, classic, commit, empty_group, one, share_group
 from tests.rules.together import ALONE, together
 
@@ -289,3 +290,11 @@ def test_a_part_has_so_many_rows_beside_its_first_group() -> None:
     assert first == ([0], [GroupRange("", "b"), GroupRange("b", None)])
     assert middle == ([1, 2], [])
     assert rest == [([3], [GroupRange("", None)]), ([4, 5], [])]
+
+
+def test_a_step_that_no_int64_holds_is_the_longest_that_one_does(tmp_path: Path) -> None:
+    """Brokers take every committed offset."""
+    most = (1 << 63) - 1
+    log = one(classic(), *(committed(n, n - most, 0) for n in range(5)), committed(6, most, 0), **SCALA)
+    found = [row for row in log.reconcile(tmp_path).findings.to_pylist() if row["rule"] == "R73"]
+    assert [json.loads(row["evidence"])["records"] for row in found] == [most]
