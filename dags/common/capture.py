@@ -101,8 +101,9 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
 
     numbers = {name: whole_number(value) for name, value in query.items()}
     for name, number in numbers.items():
-        if number is None or (name == "byte_rate" and not number):
-            raise AirflowFailException(f"source {source}: {name} is a whole number{', at least 1' * (number == 0)}")
+        least = 1 if name == "byte_rate" else 0
+        if number is None or number < least:
+            raise AirflowFailException(f"source {source}: {name} is a whole number, at least {least}")
     return parts.netloc, directory, numbers
 
 
