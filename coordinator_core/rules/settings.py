@@ -84,7 +84,8 @@ def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
     """
     try:
         document: Any = yaml.safe_load(storage.read_utf8(path))
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        # ValueError: a day that the calendar does not have.
         raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     try:
         return settings_from({} if document is None else document, codes)
@@ -102,7 +103,7 @@ def settings_from(document: Any, codes: Collection[str]) -> RuleSettings:
     severities: dict[str, Severity] = {}
     for code, label in document.get("severities", {}).items():
         _known_rule(code, codes)
-        if label not in {level.label for level in Severity}:
+        if label not in [level.label for level in Severity]:
             raise UsageError(f"severities.{code}: {label!r} is none of critical, warning, info")
         severities[code] = Severity.of(label)
     thresholds: dict[str, float] = {}
@@ -135,7 +136,7 @@ def _mute(entry: Any, place: str, codes: Collection[str]) -> Mute:
         if pattern is not None:
             try:
                 re.compile(pattern)
-            except (re.error, TypeError) as error:
+            except (re.error, TypeError, OverflowError) as error:
                 raise UsageError(f"{place}.{name}: {pattern!r} is no regular expression: {error}") from None
     return Mute(entry["rule"], str(entry["reason"]), until, entry.get("group"), entry.get("topic"))
 
@@ -149,5 +150,5 @@ def _only(document: Any, known: Collection[str], place: str) -> None:
 
 
 def _known_rule(code: Any, codes: Collection[str]) -> None:
-    if code not in codes:
+    if not isinstance(code, str) or code not in codes:
         raise UsageError(f"there is no rule {code!r}; see: regroup rules")
