@@ -83,7 +83,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "brokers",
     multiple=True,
     metavar="ID=DIR",
-    help="Log directory of a broker (repeatable): its own copy of each offsets partition.",
+    help="Log directory of a broker (repeatable, also for one broker with several): its own copy of each offsets "
+    "partition.",
 )
 @click.option(
     "--server-log",
@@ -193,15 +194,11 @@ def _logs(
     elif paths:
         options, copies = _replayed(paths, options)
     by_broker: dict[int, dict[int, Copy]] = {}
-    for given in brokers:
-        name, _, directory = given.partition("=")
-        broker_id = whole_number(name, INT32_END)
-        if broker_id is None or not directory:
-            raise UsageError(f"--broker {given}: expected ID=DIR")
-        options, found = _replayed([directory], options)
-        by_broker[broker_id] = found
+    directories = _directories(brokers)
+    for broker_id, logs in directories.items():
+        options, by_broker[broker_id] = _replayed(logs, options)
     known, whose = topology.cluster_id, "the topology"
-    for log in ([*paths], *([given.partition("=")[2]] for given in brokers)):
+    for log in ([*paths], *directories.values()):
         cluster_id = cluster_of(log) if log else None
         if None not in (cluster_id, known) and cluster_id != known:
             raise UsageError(f"{log[0]} is of cluster {cluster_id}, {whose} of {known}: give those of one cluster")
@@ -209,6 +206,18 @@ def _logs(
             known, whose = cluster_id, log[0]
     assert options.profile is not None
     return options.profile, cluster_logs(copies, by_broker, topology), cluster, known
+
+
+def _directories(brokers: Sequence[str]) -> dict[int, list[str]]:
+    """Log directories by broker: a broker with several disks has several."""
+    found: dict[int, list[str]] = {}
+    for given in brokers:
+        name, _, directory = given.partition("=")
+        broker_id = whole_number(name, INT32_END)
+        if broker_id is None or not directory:
+            raise UsageError(f"--broker {given}: expected ID=DIR")
+        found.setdefault(broker_id, []).append(directory)
+    return found
 
 
 def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptions, dict[int, Copy]]:

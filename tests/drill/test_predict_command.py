@@ -79,6 +79,21 @@ def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFi
     assert of_log == of_run
 
 
+def test_all_log_directories_of_a_broker_count(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    log = CASE / "broker-3" / "log"
+    for number, directory in enumerate(sorted(log.glob("__consumer_offsets-*"))):
+        shutil.copytree(directory, tmp_path / str(number % 2) / directory.name)
+    for disk in "01":
+        shutil.copy(log / "meta.properties", tmp_path / disk)
+    options = [*LOSE_3, "--format", "json"]
+    disks = [part for disk in "01" for part in ("--broker", f"3={tmp_path / disk}")]
+    found = []
+    for brokers in (KILLED, disks):
+        assert run([*options, *brokers]) == 0
+        found.append(json.loads(capfdbinary.readouterr().out))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("source", ["snapshot", "broker"])
 def test_partitions_that_are_not_in_the_copy_are_unknown(
     source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
