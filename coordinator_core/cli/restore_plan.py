@@ -206,6 +206,12 @@ def plan_command(
     of_file = {} if names_file is None else _names_of_file(names_file)
     point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
     _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
+    if not paths and from_file is None and (group_names or names_file or topic_names):
+        raise UsageError("--map-group, --map-groups and --map-topic rename what a SNAPSHOT, RUN or --from-file has")
+    if against and (command_config or capture_directory):
+        raise UsageError("--command-config and --capture go with --bootstrap-server")
+    if bootstrap_server is not None and topics_file is not None:
+        raise UsageError("--topics goes with --against: a cluster has its own")
     if output is not None:
         refuse_other_file(output, PLAN_BEGINS, "plan")
     by_file = bool(of_file) and not groups and not all_groups

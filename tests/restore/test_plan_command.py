@@ -380,6 +380,11 @@ def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.Ca
         (["LOG", "--all-groups", "--map-topic", "orders=a", "--map-topic", "orders=b", "--against", "LOG"], "is 'a'"),
         (["LOG", "--group", "g", *BEFORE_TWICE, "--against", "LOG"], "--before-record 0:3: 0 is 5 already"),
         (["--from-file", "no-such.csv", "--against", "LOG"], "no-such.csv: cannot be read"),
+        (["--group", "other", "--to-offset", "1", "--map-group", "other=new", "--against", "LOG"], "rename what a"),
+        (["--group", "other", "--to-offset", "1", "--map-topic", "orders=new", "--against", "LOG"], "rename what a"),
+        (["LOG", "--group", "other", "--against", "LOG", "--capture", "DIR"], "go with --bootstrap-server"),
+        (["LOG", "--group", "other", "--against", "LOG", "--command-config", "FILE"], "go with --bootstrap-server"),
+        (["LOG", "--group", "other", "--bootstrap-server", "localhost:1", "--topics", "FILE"], "goes with --against"),
     ],
 )
 def test_what_is_refused(log: Path, arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
