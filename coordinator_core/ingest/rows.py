@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
-from coordinator_core.errors import ExitCode, RegroupError, UsageError
+from coordinator_core.errors import ExitCode, RegroupError, UsageError, lack_behind
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.untrusted import INT32_END, INT64_END, is_utf8
@@ -124,7 +124,8 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def read_rows(path: str) -> Iterator[Rows]:
-    """The rows of a file in their order, cut where the partition changes. Raises :class:`BadRowsError`."""
+    """The rows of a file in their order, cut where the partition changes. Raises :class:`BadRowsError`, and as
+    :func:`storage.raise_refused` where the file may not, or not now, be read."""
     system, inner = storage.filesystem(path)
     row = 0
     try:
@@ -138,6 +139,9 @@ def read_rows(path: str) -> Iterator[Rows]:
                     yield from _rows(path, row, piece)
                     row += len(piece)
     except (pa.ArrowException, OSError) as error:
+        if (lack := lack_behind(error)) is not None:
+            raise RegroupError(lack) from error
+        storage.raise_refused(path, error)
         raise BadRowsError(path, row or None, "unreadable", " ".join(str(error).split())) from None
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from coordinator_core import storage
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
+from tests.ingest.dumps import row, write
 from tests.log.object_store import ObjectStore, object_store
 from tests.rules.logs import HEALTHY, one
 
@@ -99,3 +101,28 @@ def test_a_run_that_is_published_says_so_where_latest_json_is_not_taken(
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(f"; the run is published: {store.uri('runs/c/w/untold')}")
     assert run(["verify", store.uri("runs/c/w/untold")]) == ExitCode.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "said"),
+    [
+        (THROTTLED, ExitCode.INTERNAL, "the storage does not answer: "),
+        (DENIED, ExitCode.USAGE, "cannot be read: "),
+    ],
+    ids=["throttled", "denied"],
+)
+def test_records_that_are_not_given_are_no_bad_ones(
+    store: ObjectStore,
+    answer: tuple[str, str],
+    exit_code: ExitCode,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(tmp_path / "dump" / "part-0.parquet", [row(0)])
+    dump = store.copy(tmp_path / "dump", "dump")
+    with store.refusing("GET /.*/part-0.parquet", *answer):
+        wanted = ["--output", str(tmp_path / "made"), "--isolation-level", "read_committed"]
+        assert run(["import-records", dump, *wanted]) == exit_code
+    assert f"{dump}/part-0.parquet: {said}" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
