@@ -2,7 +2,8 @@
 
 Kinds: ``runs``, each with its findings, its report, its table ``history`` and its tombstones, and ``pins``. A run goes
 only when ``latest.json`` does not name it, the findings of no run that stays compare with it, and no catalogue refers
-to its files. Nothing of the last day goes, with any options: a task may be at it.
+to its files. Nothing of the last day goes, with any options: a task may be at it. Links among windows and runs stay,
+and nothing is deleted through them: they are other names of runs, or lead elsewhere.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class _Found:
 def _old_runs(place: str, keep: Keep, now_ms: int, besides: Registry | None) -> list[Removal]:
     found = _Found()
     for window in directories_of(place):
-        _Window(window).add_to(found, besides)
+        if not _is_link(window):
+            _Window(window).add_to(found, besides)
     old = _old(list(found.runs.values()), keep, now_ms) + _old(found.left, replace(keep, newest=None), now_ms)
     staying = set(found.runs) - {removal.paths[-1] for removal in old} | found.registered
     named = set(_latest(place))
@@ -140,7 +142,7 @@ class _Window:
 
     def add_to(self, found: _Found, besides: Registry | None) -> None:
         """Adds its runs, and what is left of others; ``besides`` as of :func:`prunable`."""
-        top = [entry for _, entry in self._in()]
+        top = [entry for _, entry in self._in() if not _is_link(entry.path)]
         for entry in filter(may_hold_runs, top):
             manifest = self._entry(f"{entry.name}/{MANIFEST}")
             if manifest is not None:
@@ -230,6 +232,10 @@ class _Window:
             # Directories alone: a file system has a time for them.
             at_ms = _at_ms(entry)
         return [] if at_ms is None else [Removal("runs", at_ms, (*about, entry.path))]
+
+
+def _is_link(path: str) -> bool:
+    return storage.is_local(path) and storage.local_path(path).is_symlink()
 
 
 def _is_of_table(name: str) -> bool:

@@ -103,6 +103,15 @@ def test_the_newest_stay_and_what_they_are_compared_with(place: Path, capsys: py
     assert pruned(place, "--keep", "3", capsys=capsys)["removals"] == []
 
 
+@pytest.mark.parametrize("link", ["newest", "day-9/newest"])
+def test_nothing_goes_through_a_link(link: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "c" / link).symlink_to(place / "c/day-9" / ("r" if "/" in link else ""))
+    pruned(place, "--keep", "1", "--apply", "--now-ms", str(NOW_MS + DAY_MS), capsys=capsys)
+    # The findings about 9 compare with 8.
+    assert runs(place) == [8, 9]
+    assert (place / "c" / link).is_symlink()
+
+
 def test_nothing_goes_while_the_latest_run_is_not_known(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c/latest.json").write_text("")
     command = ["prune", str(place), "--cluster", "c", "--keep", "1", "--apply"]
