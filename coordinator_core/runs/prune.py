@@ -255,7 +255,7 @@ def _old_pins(place: str, keep: Keep, now_ms: int) -> list[Removal]:
     found: dict[bool, list[Removal]] = {True: [], False: []}
     for name, entry in storage.entries_below(pins):
         # A window, and the name of the pin.
-        if name.count("/") == 1:
+        if name.count("/") == 1 and not _is_link(storage.split(entry.path)[0]):
             found[storage.is_unfinished(entry.name)].append(Removal("pins", _at_ms(entry), (entry.path,)))
     # Files that a killed writer left are no pins to keep.
     return _old(found[False], keep, now_ms) + _old(found[True], replace(keep, newest=None), now_ms)

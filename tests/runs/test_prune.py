@@ -106,10 +106,12 @@ def test_the_newest_stay_and_what_they_are_compared_with(place: Path, capsys: py
 @pytest.mark.parametrize("link", ["newest", "day-9/newest"])
 def test_nothing_goes_through_a_link(link: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c" / link).symlink_to(place / "c/day-9" / ("r" if "/" in link else ""))
+    (place / "c/_pins/newest").symlink_to("day-9")
     pruned(place, "--keep", "1", "--apply", "--now-ms", str(NOW_MS + DAY_MS), capsys=capsys)
     # The findings about 9 compare with 8.
     assert runs(place) == [8, 9]
     assert (place / "c" / link).is_symlink()
+    assert (place / "c/_pins/day-9/a.json").exists()
 
 
 def test_nothing_goes_while_the_latest_run_is_not_known(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
