@@ -6,7 +6,7 @@ From ``topics.json``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.needs import Need
 from coordinator_core.topology import PartitionInfo, partition_info
+from coordinator_core.untrusted import INT32_END, whole_number
 
 Int64s = npt.NDArray[np.int64]
 
@@ -39,6 +40,14 @@ _THRESHOLDS = {
     "transaction_max_timeout_ms": ("transaction.max.timeout.ms", 1),
 }
 """Settings of brokers or of the offsets topic behind thresholds, and their factors."""
+
+
+_CHECKED: Mapping[str, Callable[[str], bool]] = {
+    "min.cleanable.dirty.ratio": lambda text: 0 <= float(text) <= 1,
+    "min.compaction.lag.ms": lambda text: whole_number(text) is not None,
+    "min.insync.replicas": lambda text: whole_number(text, INT32_END) is not None,
+}
+"""Settings of the offsets topic that rules take for numbers, and whether a text is one that Kafka takes."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,7 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
     partitions: list[Any] = []
     for entry in sorted(entries, key=lambda item: str(item["name"])):
         names.append(str(entry["name"]))
-        ids.append(_first(entry, "topic_id", "topicId"))
+        ids.append(_text(_first(entry, "topic_id", "topicId")))
         info = _partitions(entry)
         by_number = {int(item["partition"]): item for item in info}
         if sorted(by_number) != list(range(len(info))):
@@ -220,7 +229,10 @@ def _offsets_topic(document: Any, entries: Any) -> OffsetsTopic:
     infos = [partition_info(one) for one in found and _partitions(found) if "leader" in one and one.get("replicas")]
     config = {str(name): str(value) for name, value in (found.get("config") or {}).items()}
     brokers = document.get("brokers", ())
-    racks = {int(one["broker_id"]): one.get("rack") for one in brokers}
+    racks = {int(one["broker_id"]): _text(one.get("rack")) for one in brokers}
+    for name, is_taken in _CHECKED.items():
+        if name in config and not is_taken(config[name]):
+            raise ValueError(f"{name} is {config[name]!r}")
     partitions = tuple(sorted(infos, key=lambda info: info.partition))
     return OffsetsTopic(config, partitions, racks, _thresholds([config, *(one.get("config") or {} for one in brokers)]))
 
@@ -247,6 +259,12 @@ def _tells(offsets_topic: OffsetsTopic, partitions: list[Any]) -> frozenset[Need
         Need.CONFIG: bool(offsets_topic.config),
     }
     return frozenset(need for need, known in answers.items() if known)
+
+
+def _text(value: Any) -> str | None:
+    if not (value is None or isinstance(value, str)):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _first(entry: Any, *names: str) -> Any:

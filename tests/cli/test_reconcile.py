@@ -158,6 +158,30 @@ def test_wrong_topics_are_refused(text: str, negative: str, tmp_path: Path, capf
     assert "topics.json: not" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic_id": 5},
+        {"topic_id": ["x"]},
+        {"config": {"min.insync.replicas": "two"}},
+        {"config": {"min.insync.replicas": str(1 << 70)}},
+        {"config": {"min.compaction.lag.ms": None}},
+        {"config": {"min.cleanable.dirty.ratio": "half"}},
+        {"rack": ["a"]},
+    ],
+)
+def test_topics_with_values_of_another_type_are_refused(
+    change: dict[str, Any], negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((Path(__file__).parents[2] / "demo/shop/topics.json").read_text())
+    changed = document["brokers"][0] if "rack" in change else document["topics"][0]
+    changed |= change
+    path = tmp_path / "topics.json"
+    path.write_text(json.dumps(document))
+    assert run(["reconcile", negative, "--topics", str(path)]) == 2
+    assert "topics.json: not a snapshot of topics" in capfd.readouterr().err
+
+
 def test_findings_are_published_once_and_the_run_is_not_touched(
     negative: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
