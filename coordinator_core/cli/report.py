@@ -35,7 +35,7 @@ from coordinator_core.runs.place import is_one_run
     type=click.Choice(list(FILES)),
     help="Form of the report on standard output. [default: html, unless it goes elsewhere]",
 )
-@click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead.")
+@click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory.")
 @sign_key_option("the files in --output")
 @click.option(
     "--textfile", metavar="DIR", help="Replace regroup_<cluster>.prom in this directory (textfile collector)."
@@ -89,7 +89,7 @@ def report_command(
             page = write_report(output, report, facts, lag, max_series=max_series)
             signing.files(output, FILES.values())
             note(f"regroup: the report is {page}")
-        elif output_format is not None or textfile is pushgateway is openlineage is None:
+        if output_format is not None or output is textfile is pushgateway is openlineage is None:
             write_line(forms[output_format or "html"]().rstrip("\n"))
         cluster = report["scope"]["cluster"]
         if textfile is not None:

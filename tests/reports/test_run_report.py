@@ -414,6 +414,8 @@ def test_the_command_writes_all_forms(tmp_path: Path, capfd: pytest.CaptureFixtu
     for form in ("html", "json", "prometheus", "markdown"):
         assert run(["report", published, "--format", form]) == 0
         assert capfd.readouterr().out.strip()
+    assert run(["report", published, "--output", str(tmp_path / "both"), "--format", "prometheus"]) == 0
+    assert capfd.readouterr().out == (tmp_path / "both" / "report.prom").read_text()
     assert document["verdict"] == "clean"
     negative = one(classic(), commit(offset=-1)).publish(tmp_path / "negative").path
     assert run(["report", negative, "--format", "json"]) == 0
