@@ -102,6 +102,8 @@ class Given:
 def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **options: Any) -> Given:
     """The values of :func:`reconcile_options`; files beside the run that are not named are taken, too."""
     given = Given(**options)
+    if no_log and given.log:
+        raise UsageError("--log and --no-log exclude each other")
     found, opened = found_beside([run]), open_run(run)
     before = previous_run(opened)
     log = () if no_log else given.log

@@ -9,7 +9,8 @@ import click
 from coordinator_core.cli.options import Whole, note, write_json, write_line
 from coordinator_core.coordinator.trace import add_given, differences, observed, play, read_trace
 from coordinator_core.coordinator.trace.compare import TOLERANCE_MS
-from coordinator_core.errors import ExitCode
+from coordinator_core.durations import numbered
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.untrusted import visible
 
 
@@ -40,6 +41,8 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
     prints the differences instead; exit code 1 when there are any. Facts that no request decides come from
     the field given of the first line; --write-given reads it off replies and records of a TRACE that has none.
     """
+    if check and write_given:
+        raise UsageError("--check and --write-given exclude each other")
     found = read_off = 0
     for path in traces:
         trace = read_trace(path)
@@ -62,9 +65,10 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
             found += 1
             write_line(visible(str(difference)))
     if write_given:
-        note(f"field given written into {read_off} of {len(traces)} traces")
+        note(f"field given written into {read_off} of {numbered(len(traces), 'trace')}")
     elif check:
-        note(f"{len(traces)} traces, {found} differences")
+        note(f"{numbered(len(traces), 'trace')}, {numbered(found, 'difference')}")
         if read_off:
-            note(f"{read_off} traces without the field given: sweeps, loads, ids and orders were not checked")
+            unchecked = numbered(read_off, "trace")
+            note(f"{unchecked} without the field given: sweeps, loads, ids and orders were not checked")
     return ExitCode.FINDINGS if found else ExitCode.CLEAN

@@ -158,6 +158,12 @@ def test_wrong_topics_are_refused(text: str, negative: str, tmp_path: Path, capf
     assert "topics.json: not" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["reconcile", "report"])
+def test_a_log_is_walked_over_or_not(command: str, negative: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([command, negative, "--log", negative, "--no-log"]) == 2
+    assert "--log and --no-log exclude each other" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "change",
     [

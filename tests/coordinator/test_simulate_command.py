@@ -40,9 +40,16 @@ def test_check_names_trace_line_field_and_both_values(tmp_path: Path, capfd: pyt
     path = tmp_path / "other.jsonl"
     path.write_text(TRACE.read_text().replace('"protocolName": "range"', '"protocolName": "sticky"', 1))
     assert run(["simulate", "--check", str(path)]) == 1
-    first = capfd.readouterr().out.splitlines()[0]
+    printed = capfd.readouterr()
+    first = printed.out.splitlines()[0]
+    assert printed.err.startswith("1 trace, ")
     assert first.startswith(f"{path}: line ")
     assert 'protocolName: expected "sticky", got "range"' in first
+
+
+def test_a_trace_is_checked_or_written(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "--check", "--write-given", str(TRACE)]) == 2
+    assert "exclude each other" in capfd.readouterr().err
 
 
 def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
