@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from coordinator_core import storage
-from coordinator_core.errors import StorageError, UsageError, WriteError
+from coordinator_core.errors import StorageError, UsageError, WriteError, not_written
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -63,7 +63,7 @@ def _locked_update(path: str, change: Change) -> bool:
     try:
         lock = local.with_name(f".{local.name}.lock").open("a")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        raise not_written(path, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _plain_update(path, change)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pyarrow.fs
 import pytest
 
 from coordinator_core import conditional, storage
-from coordinator_core.errors import UsageError, WriteError
+from coordinator_core.errors import RegroupError, UsageError, WriteError
 from coordinator_core.runs.place import LATEST, RunPlace
 from coordinator_core.runs.publish import promote
 from tests.log.object_store import ObjectStore, object_store
@@ -136,6 +138,22 @@ def test_what_cannot_be_replaced(bucket: ObjectStore, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         create(str(tmp_path / "file/below"), b"one")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.ENOSPC, WriteError), (errno.EROFS, WriteError), (errno.EACCES, UsageError)],
+)
+def test_a_lock_file_for_which_there_is_no_room(
+    number: int, expected: type[RegroupError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(RegroupError, match=f"latest: cannot be written: {os.strerror(number)}") as raised:
+        create(str(tmp_path / "latest"), b"1")
+    assert type(raised.value) is expected
 
 
 def test_half_an_upload_is_no_object(bucket: ObjectStore, tmp_path: Path) -> None:
