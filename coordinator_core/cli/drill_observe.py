@@ -102,12 +102,14 @@ def observe_command(
 
 
 def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
-    found = {}
+    found: dict[int, Path] = {}
     for value in values:
         broker, _, path = value.partition("=")
         broker_id = whole_number(broker, INT32_END)
         if broker_id is None or not Path(path).is_file():
             raise UsageError(f"--server-log: expected BROKER=FILE, found {value!r}")
+        if broker_id in found:
+            raise UsageError(f"--server-log {value}: broker {broker_id} has {found[broker_id]} already")
         found[broker_id] = Path(path)
     return found
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
+from coordinator_core.cli.app import run
 from coordinator_core.cli.drill_observe import observe_command
 from coordinator_core.cluster.drill_commands import (
     Ended,
@@ -27,7 +28,7 @@ from coordinator_core.cluster.drill_recover import recover
 from coordinator_core.cluster.drill_run import DrillOptions, observe
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.events import Outcome
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import ExitCode, UsageError
 from tests.drill.test_model import PREDICTION
 
 
@@ -104,6 +105,15 @@ def test_no_process_id_stands_for_several(value: str) -> None:
     [option] = [one for one in observe_command.params if one.name == "pids"]
     with pytest.raises(click.BadParameter, match="is not in the range"):
         option.type.convert(value, option, None)
+
+
+def test_a_broker_has_one_server_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "server.log"
+    log.touch()
+    words = ["--bootstrap-server", "127.0.0.1:1", "--prediction", str(log), "--output", str(tmp_path / "out")]
+    words += ["--fault-command", "true", "--recover-command", "true"]
+    assert run(["drill", "observe", *words, "--server-log", f"1={log}", "--server-log", f"1={log}"]) == ExitCode.USAGE
+    assert f"broker 1 has {log} already" in capfd.readouterr().err
 
 
 def test_the_prediction_of_another_cluster_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
