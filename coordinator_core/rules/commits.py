@@ -191,7 +191,7 @@ def _negative(facts: Facts, _: Limits) -> pa.Table:
 
 def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
-    least = limits["metadata_share"] * limit
+    least = float(limits["metadata_share"] * limit)
     length = _metadata_units(facts, least)
     rows, count = first_of_topics(facts, np.flatnonzero((length > least) & (length <= limit)))
     return facts.offsets.rows(rows, *_OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)

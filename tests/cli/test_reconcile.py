@@ -15,6 +15,7 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
+from coordinator_core.rules.model import THRESHOLDS
 from tests.cases import case
 from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, one
@@ -118,6 +119,11 @@ def test_severities_and_thresholds_can_be_changed(
         "R40": "warning",
     }
     assert document["settings"]["thresholds"] == {"offsets_retention_ms": 5}
+
+
+def test_a_threshold_may_be_as_large_as_an_int64(negative: str, tmp_path: Path) -> None:
+    largest = "\n".join(f"  {name}: {2**63 - 1}" for name in THRESHOLDS)
+    assert run(["reconcile", negative, *settings(tmp_path, f"thresholds:\n{largest}")]) == 1
 
 
 @pytest.mark.parametrize(
