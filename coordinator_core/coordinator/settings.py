@@ -12,6 +12,8 @@ from coordinator_core.jsontext import Int32, Matching, Within, reader
 
 _Positive = Annotated[int, Within(1, (1 << 31) - 1)]
 _Natural = Annotated[int, Within(0, (1 << 31) - 1)]
+_SharedMembers = Annotated[int, Within(1, 1_000)]
+_RegexRefresh = Annotated[int, Within(10_000, (1 << 31) - 1)]
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _Policy = Annotated[str, Matching("disabled|downgrade|upgrade|bidirectional", "a migration policy")]
 
@@ -37,12 +39,12 @@ class BrokerSettings:
     group_consumer_max_size: _Positive = 2_147_483_647
     group_consumer_assignment_interval_ms: _Natural = 1_000
     group_consumer_migration_policy: _Policy = "bidirectional"
-    group_consumer_regex_refresh_interval_ms: _Positive = 600_000
+    group_consumer_regex_refresh_interval_ms: _RegexRefresh = 600_000
     group_share_heartbeat_interval_ms: _Positive = 5_000
     group_share_session_timeout_ms: _Positive = 45_000
-    group_share_max_size: _Positive = 200
+    group_share_max_size: _SharedMembers = 200
     group_share_assignment_interval_ms: _Natural = 1_000
-    group_share_initialize_retry_interval_ms: _Natural = 30_000
+    group_share_initialize_retry_interval_ms: _Positive = 30_000
     group_streams_session_timeout_ms: _Positive = 45_000
     group_streams_heartbeat_interval_ms: _Positive = 5_000
     group_streams_max_size: _Positive = 2_147_483_647
@@ -50,7 +52,7 @@ class BrokerSettings:
     group_streams_initial_rebalance_delay_ms: _Natural = 3_000
     group_streams_assignment_interval_ms: _Natural = 1_000
     group_streams_task_offset_interval_ms: _Positive = 60_000
-    group_streams_acceptable_recovery_lag: _Natural = 10_000
+    group_streams_acceptable_recovery_lag: Annotated[int, Within(0, (1 << 63) - 1)] = 10_000
     group_streams_num_warmup_replicas: _Natural = 2
     transaction_abort_timed_out_transaction_cleanup_interval_ms: _Positive = 10_000
     transaction_max_timeout_ms: _Positive = 900_000
