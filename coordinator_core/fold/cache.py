@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import mmap
 import os
+import re
 import shutil
 import stat
 import struct
@@ -50,6 +51,8 @@ FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
 """Names the directory of the command line's cache; empty: none."""
 
 _SUFFIX, _SEEN_SUFFIX = ".fold", ".seen"
+_ENTRY = re.compile(r"[0-9a-f]{64}\.(fold|seen)")
+_HALF_WRITTEN, _HALF_SUFFIX = ".fold-", ".tmp"
 _TRAILER = struct.Struct("<IQ")
 _ENTRY_PACKAGES = ("releases", "log", "records", "groups", "replay", "kernels", "fold", "merge")
 _MIN_SEGMENT_BYTES = 1 << 18
@@ -248,14 +251,17 @@ class FoldCache:
         return CorruptEntryError(key)
 
     def trim(self) -> None:
-        """Remove entries unused for two months, leftovers of killed writers, and the oldest entries above the limit."""
+        """Remove entries unused for two months, leftovers of killed writers, and the oldest entries above the limit.
+
+        Other files in the directory stay: any directory can be named as the cache.
+        """
         now = time.time()
         entries = []
         for path, status in self._files():
-            age = now - status.st_mtime
-            if age > (_UNUSED_SECONDS if path.suffix in (_SUFFIX, _SEEN_SUFFIX) else _ABANDONED_SECONDS):
+            is_entry = _ENTRY.fullmatch(path.name) is not None
+            if now - status.st_mtime > (_UNUSED_SECONDS if is_entry else _ABANDONED_SECONDS):
                 path.unlink(missing_ok=True)
-            elif path.suffix in (_SUFFIX, _SEEN_SUFFIX):
+            elif is_entry:
                 entries.append((status.st_mtime, status.st_size, path))
         used = sum(size for _, size, _ in entries)
         limit = self._limit(used)
@@ -266,10 +272,13 @@ class FoldCache:
             used -= size
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Entries, and leftovers of writers."""
         with suppress(OSError), os.scandir(self.directory) as found:
             for item in found:
-                with suppress(OSError):
-                    yield Path(item.path), item.stat()
+                is_half = item.name.startswith(_HALF_WRITTEN) and item.name.endswith(_HALF_SUFFIX)
+                if is_half or _ENTRY.fullmatch(item.name):
+                    with suppress(OSError):
+                        yield Path(item.path), item.stat()
 
     def _limit(self, used: int) -> int:
         """Bytes that all entries may take when they take ``used`` now."""
@@ -305,7 +314,7 @@ def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
     """Write an entry, so that others see all of it or nothing; returns its size."""
     import pyarrow as pa
 
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(prefix=_HALF_WRITTEN, suffix=_HALF_SUFFIX, dir=path.parent)
     os.close(handle)
     try:
         with pa.OSFile(temporary, "wb") as file:

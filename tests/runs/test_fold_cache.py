@@ -301,7 +301,7 @@ def test_leftovers_go(cache: FoldCache, log: Snapshot) -> None:
     results(log, cache)
     unused, fresh = entries(cache)[:2]
     directory = Path(cache.directory)
-    killed, writing = directory / ".killed.tmp", directory / ".writing.tmp"
+    killed, writing = directory / ".fold-killed.tmp", directory / ".fold-writing.tmp"
     for path in (killed, writing):
         path.write_bytes(b"half")
     for path, age in ((killed, 7200), (unused, 100 * 24 * 3600)):
@@ -311,6 +311,19 @@ def test_leftovers_go(cache: FoldCache, log: Snapshot) -> None:
     assert not unused.exists()
     assert writing.exists()
     assert fresh.exists()
+
+
+def test_files_of_others_stay_in_a_directory_that_becomes_a_cache(cache: FoldCache, log: Snapshot) -> None:
+    others = [Path(cache.directory, name) for name in ("notes.txt", "mine.fold", ".swap.tmp", "kept")]
+    others[-1].mkdir(0o700, parents=True)
+    for path in others[:-1]:
+        path.write_text("somebody's")
+    for path in others:
+        os.utime(path, (0, 0))
+    # The first entry that a process writes makes room.
+    results(log, cache)
+    assert all(path.exists() for path in others)
+    assert len(entries(cache)) > 1
 
 
 def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path, log: Snapshot) -> None:
