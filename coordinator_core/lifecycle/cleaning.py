@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from coordinator_core import storage
 from coordinator_core.groups.model import Transaction, TransactionOutcome
+from coordinator_core.log.beside import parent_of
 from coordinator_core.log.discovery import parse_checkpoint
 from coordinator_core.log.types import PartitionLog, SegmentFile
 
@@ -102,7 +103,7 @@ def cleanable(
 
 def _checkpoint(log: PartitionLog) -> tuple[int | None, str | None]:
     """The partition's entry, if there is one, and errors of the file."""
-    path = storage.join(storage.split(log.directory)[0], CLEANER_CHECKPOINT_FILE)
+    path = storage.join(parent_of(log.directory), CLEANER_CHECKPOINT_FILE)
     if not storage.exists(path):
         return None, None
     try:

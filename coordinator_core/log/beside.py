@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from coordinator_core import storage
@@ -21,6 +22,19 @@ def directories_beside(paths: Sequence[str]) -> list[str]:
         entry = storage.stat(path)
         if entry is not None:
             directory = path if entry.is_directory else storage.split(path)[0]
-            parent, name = storage.split(directory)
-            found |= dict.fromkeys((directory, parent) if name.startswith(f"{OFFSETS_TOPIC}-") else (directory,))
+            is_partition = name_of(directory).startswith(f"{OFFSETS_TOPIC}-")
+            found |= dict.fromkeys((directory, parent_of(directory)) if is_partition else (directory,))
     return list(found)
+
+
+def name_of(directory: str) -> str:
+    """Name of a directory, also of one that is given as ``.`` or ``..``."""
+    if storage.is_local(directory):
+        return os.path.basename(os.path.abspath(storage.local_path(directory)))
+    return storage.split(directory)[1]
+
+
+def parent_of(directory: str) -> str:
+    """The directory in which one lies that may be given as ``.`` or ``..``."""
+    parent, name = storage.split(directory)
+    return parent if name == name_of(directory) else storage.join(directory, "..")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from coordinator_core import storage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.jsontext import parse_json
+from coordinator_core.log.beside import name_of, parent_of
 from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.reader import last_batch, last_entry
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
@@ -156,7 +157,7 @@ class _Search:
 
     def snapshot(self, sources: tuple[str, ...]) -> Snapshot:
         for directory, segments in self._named_files.items():
-            log_dir = self._log_dir(storage.split(directory)[0])
+            log_dir = self._log_dir(parent_of(directory))
             log_dir.is_read = True
             self.replicas.append(
                 PartitionLog(
@@ -212,7 +213,7 @@ class _Search:
         if not file.name.endswith(".log"):
             self.ignored.append((file.path, _reason(file.name)))
             return
-        topic, partition = _parse_directory_name(_name(directory))
+        topic, partition = _parse_directory_name(name_of(directory))
         if topic != OFFSETS_TOPIC:
             if topic is not None and topic.startswith("__"):
                 raise UsageError(f"{file.path}: a segment of {topic}, not of {OFFSETS_TOPIC}")
@@ -244,13 +245,13 @@ class _Search:
                     self._add_directory(entry.path, depth + 1)
 
     def _add_named_partition(self, path: str, entries: list[Entry]) -> None:
-        name = _name(path)
+        name = name_of(path)
         retired = _RETIRED_DIRECTORY.match(name)
         if retired:
             self.ignored.append((path, _RETIRED_REASONS[retired["why"]]))
             return
         topic, partition = _parse_directory_name(name)
-        parent = storage.split(path)[0] if name == storage.split(path)[1] else storage.join(path, "..")
+        parent = parent_of(path)
         if topic != OFFSETS_TOPIC:
             beside = storage.stat(parent) is not None and _is_log_dir(storage.list_directory(parent))
             if topic is not None and (topic.startswith("__") or beside):
@@ -415,7 +416,7 @@ class _Search:
 
 def _log_dir_of(directory: str) -> str:
     """The log dir in which a partition directory lies; any other directory itself."""
-    return storage.split(directory)[0] if _PARTITION_DIRECTORY.match(storage.split(directory)[1]) else directory
+    return parent_of(directory) if _PARTITION_DIRECTORY.match(name_of(directory)) else directory
 
 
 def has_segments(entries: Sequence[Entry]) -> bool:
@@ -536,13 +537,6 @@ def _numbered(pattern: re.Pattern[str], name: str) -> re.Match[str] | None:
     """The match of a name with a record offset in it, which is an int64."""
     match = pattern.match(name)
     return match if match and int(match[1]) <= LAST_OFFSET else None
-
-
-def _name(path: str) -> str:
-    """Last component of a path, also of one such as ``.``."""
-    if storage.is_local(path):
-        return os.path.basename(os.path.abspath(storage.local_path(path)))
-    return storage.split(path)[1]
 
 
 def _reason(file_name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.log.beside import file_beside
 from coordinator_core.log.discovery import discover, parse_checkpoint
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Snapshot
@@ -89,6 +90,21 @@ class TestWhatPathsMayName:
         monkeypatch.chdir(directory)
         (log,) = discover(["."]).partitions
         assert (log.offsets_partition, log.broker_id) == (7, 4)
+
+    def test_files_beside_a_log_are_found_from_within_its_partition_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        directory = write_partition(tmp_path, {0: commits(0)}, partition=7)
+        (tmp_path / ".kafka_cleanshutdown").touch()
+        (tmp_path / "topology.json").touch()
+        monkeypatch.chdir(directory)
+        for path in (".", segment_name(0)):
+            assert discover([path]).partitions[0].clean_shutdown
+            assert file_beside([path], "topology.json") == storage.join(".", "..", "topology.json")
+        (tmp_path / "capture.incomplete").touch()
+        for path in (".", segment_name(0)):
+            with pytest.raises(UsageError, match="not whole"):
+                discover([path])
 
     def test_a_partition_directory_under_another_name_is_partition_0(self, tmp_path: Path) -> None:
         directory = tmp_path / "a copy"
