@@ -138,6 +138,11 @@ def capacity_for(entries: int) -> int:
 class JavaHashMap(_Ordered[K, V]):
     """``java.util.HashMap``: buckets by spread hash code, in insertion order within a bucket."""
 
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), capacity: int = 16) -> None:
+        self._heads: dict[K, None] = {}
+        """Keys that were put at the head of their buckets, the last one foremost."""
+        super().__init__(items, capacity)
+
     @classmethod
     def with_capacity(cls, wanted: int) -> JavaHashMap[K, V]:
         """``new HashMap<>(wanted)``."""
@@ -157,11 +162,25 @@ class JavaHashMap(_Ordered[K, V]):
         """``computeIfAbsent``: unlike those that are put, a new entry goes to the head of its bucket."""
         if key not in self:
             self._grow(len(self))
-            rest = [(each, self[each]) for each in self._plain()]
-            self.clear()
-            for name, value in [(key, make()), *rest]:
-                dict.__setitem__(self, name, value)
+            dict.__setitem__(self, key, make())
+            self._heads[key] = None
         return self[key]
+
+    def __delitem__(self, key: K) -> None:
+        super().__delitem__(key)
+        self._heads.pop(key, None)
+
+    def pop(self, key: K, *default: Any) -> Any:
+        self._heads.pop(key, None)
+        return super().pop(key, *default)
+
+    def clear(self) -> None:
+        super().clear()
+        self._heads.clear()
+
+    def _plain(self) -> list[K]:
+        heads = self._heads
+        return [*reversed(heads), *(key for key in super()._plain() if key not in heads)] if heads else super()._plain()
 
     def add(self: JavaHashMap[K, int], key: K, count: int) -> None:
         """``compute`` with a sum: 0 removes an entry, and a new one is added as by ``computeIfAbsent``."""

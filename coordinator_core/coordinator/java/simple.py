@@ -85,7 +85,7 @@ def _share_by_topic(specs: list[ShareSpec], partitions: Mapping[TopicId, list[in
     return found
 
 
-def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iterable[P]) -> dict[int, list[P]]:
+def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iterable[P]) -> Mapping[int, Iterable[P]]:
     """Partitions by index of a member: those of its ``old`` ones of which neither it nor the partition has too many,
     then free ones. ``known`` partitions came into Kafka's map first, which decides its order."""
     if not target:
@@ -93,14 +93,14 @@ def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iter
     wanted = set(target)
     sharing = -(-len(old) // len(target))
     quotas = dict(zip(old, _quotas(sharing * len(target), len(old)), strict=True))
-    new: dict[int, list[P]] = {}
+    new: dict[int, dict[P, None]] = {}
     holders: JavaHashMap[P, JavaHashMap[int, None]] = JavaHashMap.with_capacity(capacity_for(len(target) + 1))
     for one in (*(one for one in known if one in wanted), *target):
         holders.compute_if_absent(one, JavaHashMap)
     for index, partitions in old.items():
         had = [one for one in partitions if one in wanted]
         ordered = java_set_order(had)
-        new[index] = ordered[max(0, len(ordered) - quotas[index]) :]
+        new[index] = dict.fromkeys(ordered[max(0, len(ordered) - quotas[index]) :])
         for one in had:
             holders[one][index] = None
     for one, held_by in holders.items():
@@ -109,7 +109,7 @@ def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iter
                 del held_by[index]
     for one, held_by in holders.items():
         for index in list(held_by)[: max(0, len(held_by) - sharing)]:
-            new[index].remove(one)
+            del new[index][one]
             del held_by[index]
     _fill(new, quotas, holders, sharing)
     return new
@@ -123,7 +123,7 @@ def _quotas(places: int, members: int) -> list[int]:
 
 
 def _fill(
-    new: dict[int, list[P]], quotas: Mapping[int, int], holders: Mapping[P, dict[int, None]], sharing: int
+    new: dict[int, dict[P, None]], quotas: Mapping[int, int], holders: Mapping[P, dict[int, None]], sharing: int
 ) -> None:
     """Give free places to members in turn, who have room."""
     indices = list(new)
@@ -134,7 +134,7 @@ def _fill(
             index = indices[turn % len(indices)]
             turn += 1
             if len(new[index]) < quotas[index] and index not in held_by:
-                new[index].append(one)
+                new[index][one] = None
                 held_by[index] = None
                 passed_over = 0
             else:
