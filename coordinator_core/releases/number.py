@@ -18,8 +18,8 @@ class Release(tuple[int, ...]):
     @classmethod
     def parse(cls, text: str) -> Release:
         """``"4.3.1"`` to ``Release((4, 3, 1))``; :class:`UsageError` for text of any other form."""
-        if not re.fullmatch(r"\d+(\.\d+){1,3}", text, re.ASCII):
-            raise UsageError(f"not a Kafka release: {text!r} (expected for example 3.9.2)")
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,9}){1,3}", text, re.ASCII):
+            raise UsageError(f"not a Kafka release: {text[:40]!r} (expected for example 3.9.2)")
         return cls(int(part) for part in text.split("."))
 
     def __str__(self) -> str:
