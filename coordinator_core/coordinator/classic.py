@@ -13,9 +13,10 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import JoinGroupReply, JoinMember, Respond, SyncGroupReply
 from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE, stops_reading
+from coordinator_core.groups.classic import stops_reading
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
 from coordinator_core.lifecycle.subscriptions import known_topics
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.records.codec import RecordDecodeError
 
 EMPTY_ASSIGNMENT = b""

@@ -10,9 +10,8 @@ from coordinator_core.coordinator.errors import AppendError, Errors
 from coordinator_core.coordinator.protocol import record_json
 from coordinator_core.coordinator.record_data import RecordKey, RecordValue
 from coordinator_core.groups.loaders import LoadedRecord
+from coordinator_core.log.layout import NO_PRODUCER_ID as NO_PRODUCER_ID
 from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
-
-NO_PRODUCER_ID = -1
 
 
 class Record(NamedTuple):

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState
-from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.records.blobs import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_consumer_assignment,
+    decode_consumer_subscription,
+)
 from coordinator_core.records.codec import RecordDecodeError
 from coordinator_core.records.wire import Reader
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Protocol type whose blobs have a known form; other types have a form of their clients."""
 
 
 def classic_group_from_record(

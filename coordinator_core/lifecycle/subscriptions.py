@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, StreamsGroup
-from coordinator_core.records.blobs import decode_consumer_subscription
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
 _VERSION_0 = b"\x00\x00"

@@ -14,7 +14,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -27,7 +26,11 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
-from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.records.blobs import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_consumer_assignment,
+    decode_consumer_subscription,
+)
 from coordinator_core.records.codec import RecordDecodeError
 from coordinator_core.releases import Deleter, Loader, Profile
 

@@ -17,9 +17,9 @@ from coordinator_core.log.layout import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
 )
+from coordinator_core.log.layout import NO_PRODUCER_ID as NO_PRODUCER_ID
 
 OFFSETS_TOPIC = "__consumer_offsets"
-NO_PRODUCER_ID = -1
 
 
 class Codec(IntEnum):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.groups.classic import (
-    CONSUMER_PROTOCOL_TYPE,
     consumer_assignment,
     consumer_subscription,
 )
@@ -37,6 +36,7 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.releases import Profile
 from coordinator_core.rules.topics import UNKNOWN, Topics, lag_between
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
 from coordinator_core.groups.classic import (
-    CONSUMER_PROTOCOL_TYPE,
     consumer_assignment,
     consumer_subscription,
 )
@@ -23,6 +22,7 @@ from coordinator_core.groups.model import (
     Group,
     GroupType,
 )
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.runs import schemas
 
 T = TypeVar("T")

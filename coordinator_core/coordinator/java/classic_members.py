@@ -27,9 +27,8 @@ from coordinator_core.coordinator.requests import (
     Protocols,
     SyncGroup,
 )
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ConsumerMember, MemberState
-from coordinator_core.records.blobs import blob_version
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, blob_version
 from coordinator_core.records.codec import RecordDecodeError
 
 

@@ -14,7 +14,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
-from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH, LiveConsumerGroup
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.java.modern_group import (
@@ -34,7 +34,12 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import ConsumerGroupHeartbeatReply, DescribedConsumer, DescribedConsumerGroup
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
-from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState
+from coordinator_core.groups.model import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerMember,
+    GroupState,
+)
 from coordinator_core.releases.requests import RequestRules
 
 
@@ -66,7 +71,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         try:
             _validate_heartbeat(request, client.version)
             check(request.group_id)
-            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
                 return self._leave(request)
             return self._heartbeat(client, request)
         except ApiError as error:
@@ -143,7 +148,7 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         existing = group.static_member(instance_id)
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if not existing.speaks_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
+        if not existing.speaks_classic and existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
             raise unreleased_instance_id(existing, member_id, instance_id)
         return replacement(records, group, existing, member_id, out)
 
@@ -164,12 +169,12 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         group = self.group(group_id)
         reply = ConsumerGroupHeartbeatReply(Errors.NONE, member_id=member_id, member_epoch=epoch)
         member = group.known_member(member_id, request.instance_id)
-        if epoch != LEAVE_STATIC_EPOCH:
+        if epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
             self.fence(group, [member])
             return reply
         leaving = replace(
             member,
-            member_epoch=LEAVE_STATIC_EPOCH,
+            member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
             pending_revocation={},
             assigned_epochs={topic_id: (0,) * len(found) for topic_id, found in member.assigned.items()},
         )
@@ -298,9 +303,9 @@ def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
             raise invalid_request(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
-    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+    elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
         raise invalid_request("InstanceId can't be null.")
-    elif epoch < LEAVE_STATIC_EPOCH:
+    elif epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid_request("MemberEpoch is invalid.")
     assignor = request.server_assignor
     if assignor is not None and assignor not in ASSIGNORS:

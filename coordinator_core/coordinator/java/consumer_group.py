@@ -15,7 +15,6 @@ from coordinator_core.coordinator.java.modern_records import end_of_members, of_
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
     Assignment,
     ConsumerGroup,
@@ -25,8 +24,7 @@ from coordinator_core.groups.model import (
     ResolvedRegex,
 )
 from coordinator_core.groups.modern import ConsumerRecords
-
-LEAVE_STATIC_EPOCH = -2
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 
 
 def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:

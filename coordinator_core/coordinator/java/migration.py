@@ -24,10 +24,9 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
 from coordinator_core.coordinator.replies import JoinGroupReply, SyncGroupReply
 from coordinator_core.coordinator.settings import BrokerSettings
-from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.loaders import LoadError
 from coordinator_core.groups.model import ConsumerMember, GroupState
-from coordinator_core.records.blobs import blob_version
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, blob_version
 from coordinator_core.records.codec import RecordDecodeError
 
 UPGRADES = frozenset({"bidirectional", "upgrade"})

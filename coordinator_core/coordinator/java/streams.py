@@ -13,7 +13,6 @@ from coordinator_core.coordinator.java import streams_members as members
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java import streams_requests as requests
 from coordinator_core.coordinator.java import streams_topology as topologies
-from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import invalid_request
@@ -38,7 +37,14 @@ from coordinator_core.coordinator.replies import (
     TopicPartitionNumbers,
 )
 from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
-from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, GroupState, MemberState, TaskAssignment, Tasks
+from coordinator_core.groups.model import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    GroupState,
+    MemberState,
+    TaskAssignment,
+    Tasks,
+)
 from coordinator_core.releases.requests import RequestRules
 
 METADATA_REFRESH_MS = (1 << 31) - 1
@@ -80,7 +86,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
             requests.validate_names(request.topology)
             requests.validate(request, self._rules)
             check(request.group_id)
-            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
                 return self._leave(request)
             return self._heartbeat(client, request)
         except ApiError as error:
@@ -391,7 +397,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
             group.shutdown_member_id = request.member_id
         reply = replace(self._plain_reply, member_id=request.member_id, member_epoch=request.member_epoch)
         member = group.known_member(request.member_id, request.instance_id)
-        if request.member_epoch != LEAVE_STATIC_EPOCH:
+        if request.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
             self.remove(group, member.member_id)
             return reply
         self.manager.write_group(group.group_id, [records.current(group.group_id, members.away(member))])

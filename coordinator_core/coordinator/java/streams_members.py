@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator_core.coordinator.java import streams_records as records
-from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.modern_group import replacement, unreleased_instance_id, validate_epoch
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, TaskOffsets
@@ -16,6 +15,7 @@ from coordinator_core.coordinator.java.streams_requests import by_task, owns_sub
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
+from coordinator_core.groups.model import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.releases.requests import StreamsRules
 
 
@@ -32,7 +32,7 @@ def member_of_request(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, o
         group.rename_kept_target(static.member_id, member_id)
     if request.member_epoch == 0:
         if static is not None:
-            if static.member_epoch != LEAVE_STATIC_EPOCH:
+            if static.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
                 raise unreleased_instance_id(static, member_id, instance_id)
             return replacement(records, group, static, member_id, out)
         new = LiveStreamsMember(member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
@@ -87,7 +87,7 @@ def away(member: LiveStreamsMember) -> LiveStreamsMember:
     """A static member that leaves for a while: it keeps its tasks."""
     return replace(
         member,
-        member_epoch=LEAVE_STATIC_EPOCH,
+        member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
         pending_revocation=NO_TASKS,
         active_epochs={name: (0,) * len(found) for name, found in member.assigned.active.items()},
         revoking_epochs={},

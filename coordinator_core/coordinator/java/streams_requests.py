@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import streams_topology as topologies
-from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.modern_group import invalid_request, refuse_blank
 from coordinator_core.coordinator.java.streams_member import LiveStreamsMember, Task
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
 from coordinator_core.coordinator.record_data import StreamsTopology
 from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat, TaskOffset
-from coordinator_core.groups.model import TaskAssignment
+from coordinator_core.groups.model import LEAVE_GROUP_STATIC_MEMBER_EPOCH, TaskAssignment
 from coordinator_core.releases.requests import StreamsRules
 from coordinator_core.topology import is_topic_name
 
@@ -109,9 +108,9 @@ def validate(request: StreamsGroupHeartbeat, rules: StreamsRules) -> None:
             raise invalid_request("Topology must be non-null when (re-)joining.")
         if any(topic.partitions for one in topology.subtopologies for topic in one.state_changelog_topics):
             raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Changelog topics must have an undefined partition count.")
-    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+    elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
         raise invalid_request("InstanceId can't be null.")
-    elif epoch < LEAVE_STATIC_EPOCH:
+    elif epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid_request(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     given = [tasks is not None for tasks in owned.values()]
     if any(given) and not all(given):
