@@ -14,9 +14,10 @@ from coordinator_core.groups.model import CommittedOffset, LoadFailure, OffsetKe
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
+from coordinator_core.records.codec import RecordDecodeError, decode_key
 from coordinator_core.records.schemas import RECORD_TYPES
-from coordinator_core.releases import Profile
-from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
+from coordinator_core.releases import OFFSET_KEY_TYPES, Profile
+from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, UninterpretedRecord, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 
@@ -119,10 +120,31 @@ def _data(
         return
     failures = len(replayer.load_failures())
     replayer.replay_record(batch, records, record)
+    if isinstance(meaning, UninterpretedRecord):
+        if meaning.failure:
+            yield from _not_loaded(record.key, subject, replayer.load_failures()[failures:])
+        return
     if isinstance(meaning, GroupRecord) and meaning.key.get("group", meaning.key.get("groupId")) == subject.group_id:
         failed = replayer.load_failures()[failures:]
         effect = _load_fails(failed) if failed else _group_effect(meaning)
         yield f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}", None, effect
+
+
+def _not_loaded(key: bytes | None, subject: Subject, failed: Sequence[LoadFailure]) -> Iterator[_Effect]:
+    """The end of the load at a record of the subject, or at one whose group nobody can tell: then none loads."""
+    try:
+        decoded = None if key is None else decode_key(key)
+    except RecordDecodeError:
+        decoded = None
+    data = None if decoded is None else decoded.data
+    if decoded is None or data is None:
+        yield "record", None, _load_fails(failed)
+    elif decoded.type in OFFSET_KEY_TYPES:
+        offset_key = OffsetKey(data["group"], data["topic"], data["partition"])
+        if subject.includes(offset_key):
+            yield "commit", offset_key, _load_fails(failed)
+    elif data.get("group", data.get("groupId")) == subject.group_id:
+        yield f"{RECORD_TYPES[decoded.type].name} value", None, _load_fails(failed)
 
 
 def _load_fails(failed: Sequence[LoadFailure]) -> str:

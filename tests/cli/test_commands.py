@@ -160,6 +160,23 @@ def test_a_run_says_that_nobody_has_looked_for_findings(
     assert "findings: -" in output_of(arguments, capfdbinary).splitlines()
 
 
+def test_a_record_that_ends_the_load_is_told_of_its_group(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = Log().commit("g", {("orders", 0): 1}).generation("g", 1)
+    log.commit_version = 4
+    log.commit("g", {("orders", 0): 2}).records((b"", b""))
+    arguments = ["explain", str(log.write(tmp_path)), "--kafka-version", "3.0.0", "--group"]
+    told = output_of([*arguments, "g"], capfdbinary).splitlines()
+    assert [line.split(": the load fails here: ")[-1] for line in told[2:]] == [
+        "value version 4 of key type 1 is unknown to Kafka 3.0.0",
+        "key: byte 0: Could not read version from key's buffer.",
+    ]
+    assert "commit orders-0: " in told[2]
+    assert output_of([*arguments, "g", "--topic", "orders:1"], capfdbinary).splitlines() == [told[1], told[3]]
+    assert output_of([*arguments, "other"], capfdbinary).splitlines() == told[3:]
+
+
 @pytest.mark.parametrize("key", [b"\0", b"", b"\xff\xff\0\1"])
 def test_an_unreadable_control_key_is_told_as_the_end_of_the_load(
     key: bytes, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
