@@ -23,23 +23,25 @@ def classic_group_from_record(
     *,
     state_timestamp_versions: frozenset[int],
     empty_group_keeps_protocol_type: bool,
+    no_timeout: int | None,
 ) -> ClassicGroup:
     """The group that a coordinator builds from a GroupMetadata value.
 
     Only the selected protocol's metadata is stored, so every member supports exactly that protocol. A group
-    with members is Stable however long ago they were seen; the rest of its life is not in the log.
+    with members is Stable however long ago they were seen; the rest of its life is not in the log. ``no_timeout`` is a
+    rebalance timeout that stands for the session timeout, as does the absent one of version 0.
     """
     members: dict[str, ClassicMember] = {}
     for member in value["members"]:
         session_timeout = member["sessionTimeout"]
-        rebalance_timeout = member.get("rebalanceTimeout", -1)
+        rebalance_timeout = member.get("rebalanceTimeout")
         members[member["memberId"]] = ClassicMember(
             member_id=member["memberId"],
             instance_id=member.get("groupInstanceId"),
             client_id=member["clientId"],
             client_host=member["clientHost"],
             session_timeout_ms=session_timeout,
-            rebalance_timeout_ms=session_timeout if rebalance_timeout == -1 else rebalance_timeout,
+            rebalance_timeout_ms=session_timeout if rebalance_timeout in (None, no_timeout) else rebalance_timeout,
             subscription=member["subscription"],
             assignment=member["assignment"],
         )

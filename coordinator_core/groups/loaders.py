@@ -22,7 +22,7 @@ from coordinator_core.groups.modern import (
     ShareRecords,
     StreamsRecords,
 )
-from coordinator_core.releases import Profile, SubscriptionReading
+from coordinator_core.releases import Loader, Profile, SubscriptionReading
 
 __all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "ScalaGroups"]
 
@@ -109,6 +109,8 @@ class GroupLoader(ABC):
             record.record_offset,
             state_timestamp_versions=self._rules.state_timestamp_versions,
             empty_group_keeps_protocol_type=empty_group_keeps_protocol_type,
+            # ``GroupMetadataManager.readGroupMessageValue`` looks at the version alone, ``replay`` at the value.
+            no_timeout=-1 if self._rules.loader is Loader.JAVA else None,
         )
         instance_id = duplicate_instance_id(group) if self._rules.refuses_duplicate_instances else None
         if instance_id is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.groups.model import ConsumerGroup, GroupState, MemberState, ShareGroup, StreamsGroup
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, GroupState, MemberState, ShareGroup, StreamsGroup
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.records.schemas import SHARE_4_0_LAYOUT
 from coordinator_core.releases import profile_for_release
@@ -266,6 +266,16 @@ def test_two_members_with_one_instance_id_fail_the_load() -> None:
     assert "group instance id 'i'" in failure(history, profile_for_release("3.0.0"))
     assert "group instance id 'i'" in failure(history, profile_for_release("3.9.2", "classic"))
     assert not history.replay(profile_for_release("2.8.2")).load_failures
+
+
+@pytest.mark.parametrize(("release", "timeout_ms"), [("2.4.1", -1), ("3.9.2", -1), ("4.3.1", 6000)])
+def test_a_rebalance_timeout_of_minus_one(release: str, timeout_ms: int) -> None:
+    """The new coordinator takes the session timeout for it, the classic one takes it as it is (class files)."""
+    member = CLASSIC_MEMBER | {"rebalanceTimeout": -1, "sessionTimeout": 6000}
+    history = History().group(members=[member], protocol="range", leader="a")
+    found = history.replay(profile_for_release(release)).groups[GROUP]
+    assert isinstance(found, ClassicGroup)
+    assert [one.rebalance_timeout_ms for one in found.members] == [timeout_ms]
 
 
 ONE_TOPIC = b"\0\0\0\0\0\1\0\1t"
