@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import PartitionState, TransactionOutcome
@@ -110,8 +108,9 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     sizes = run.log_bytes
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
-    place = pa.schema([TABLES["offsets"].arrow.field("offsets_partition")])
-    stored = Counter(number for _, rows in run.blocks("offsets", place) for number in rows[0].to_pylist())
+    stored: Counter[int] = Counter()
+    for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
+        stored.update(rows["offsets_partition"].to_pylist())
     # Tables have no row of a partition without a record.
     states = {state.offsets_partition: state for state in run.states(tables=tables, whole_metadata=False)}
     for number, cut in ((int(name), cut) for name, cut in run.manifest["cut"].items()):
@@ -120,7 +119,7 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
             cut["log_start_offset"],
             cut["log_end_offset"],
             sizes.get(number, 0),
-            stored[number],
+            stored.get(number, 0),
         )
     return found
 
