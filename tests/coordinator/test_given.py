@@ -197,7 +197,7 @@ def test_the_field_is_written_once(tmp_path: Path, capfd: pytest.CaptureFixture[
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps(bare) + "\n" + rest)
     assert run(["simulate", "--check", str(path)]) == 0
-    assert "1 traces without the field given" in capfd.readouterr().err
+    assert "1 trace without the field given" in capfd.readouterr().err
     assert run(["simulate", "--write-given", str(path)]) == 0
     assert path.read_text() == source
     path.write_text(source.replace('"end_t": ', '"end_t": 1'))
