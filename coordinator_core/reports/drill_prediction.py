@@ -13,6 +13,7 @@ from coordinator_core.drill.model import (
     PhaseName,
     Prediction,
 )
+from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
 
@@ -60,7 +61,7 @@ def _summary(prediction: Prediction) -> Iterator[str]:
     )
     yield (
         f"offsets:      {totals.offsets_regressed} go back, {totals.offsets_vanished} vanish, "
-        f"{totals.records_read_again} records are read again"
+        f"{numbered(totals.records_read_again, 'record')} {is_or_are(totals.records_read_again)} read again"
     )
     if totals.hanging_transactions:
         yield f"transactions: {totals.hanging_transactions} stay open for ever"
