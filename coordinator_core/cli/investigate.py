@@ -25,10 +25,10 @@ from coordinator_core.cli.source import found_beside, open_log, profile_of, warn
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.ingest.unknown import directory_damage
-from coordinator_core.investigate.investigate import LARGE_BYTES, investigate, size_of, worst
+from coordinator_core.investigate.investigate import investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
-from coordinator_core.process.workers import most_workers
+from coordinator_core.process.workers import LARGE_BYTES, most_workers
 from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity

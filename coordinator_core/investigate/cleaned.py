@@ -9,7 +9,7 @@ from coordinator_core.history.lessons import acts_of
 from coordinator_core.history.model import Bare, ChangeKind, EndKind, GroupHistory, Place, Removal, Version
 from coordinator_core.history.removals import ONE_ACT_MS
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation
-from coordinator_core.investigate.words import by_rest, count, moment, were
+from coordinator_core.investigate.words import by_rest, count, moment, one_of, were
 from coordinator_core.releases import Deleter, Loader
 from coordinator_core.rules.model import Severity
 
@@ -36,8 +36,7 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
     # Offsets that went in the same act, and whose values the log has.
     beside = [one for one in group.removals if _in_act(one.place, act)]
     deleters = _deleters(beside, {key.topic for key in keys})
-    *others, last = [_NAMES[one] for one in deleters or _possible(case, with_group=bool(ends))]
-    causes = f"{', '.join(others)} or {last}" if others else last
+    causes = one_of([_NAMES[one] for one in deleters or _possible(case, with_group=bool(ends))])
     again = sorted((key, found) for key in keys if (found := _first_after(group, key, keys[key].record_offset)))
     verdict = (
         f"{were(len(keys), 'committed offset')} removed from {group.group_id} at {moment(first.timestamp_ms)}"

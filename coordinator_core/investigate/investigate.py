@@ -60,11 +60,10 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.merge.schema import MergedPartition
-from coordinator_core.process.workers import in_workers
+from coordinator_core.process.workers import LARGE_BYTES, in_workers
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
-LARGE_BYTES = 32 << 20
 _PORTION_RECORDS = 125_000
 """Some 200 MB as histories, if each commit counts."""
 

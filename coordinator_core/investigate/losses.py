@@ -21,6 +21,7 @@ from coordinator_core.investigate.words import (
     from_file,
     moment,
     of_topics,
+    one_of,
     restore_plan,
     were,
 )
@@ -162,8 +163,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         verdict += (
             " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
         )
-    *some, last = [_ELSE[one] for one in end.others if one in _ELSE] or [""]
-    others = f"{', '.join(some)} or {last}" if some else last
+    others = one_of([_ELSE[one] for one in end.others if one in _ELSE])
     captured_ms, age_ms = case.captured_retention_ms or 0, first.age_ms or 0
     is_unsure = end.certainty is Certainty.POSSIBLE or captured_ms > age_ms
     if kind is EndKind.EXPIRY and is_unsure and first.age_ms is not None and end.others:

@@ -34,6 +34,12 @@ def are(number: int, name: str) -> str:
     return f"{count(number, name)} {is_or_are(number)}"
 
 
+def one_of(names: Sequence[str]) -> str:
+    """``a``, ``a or b``, ``a, b or c``; nothing of none."""
+    *some, last = names or [""]
+    return f"{', '.join(some)} or {last}" if some else last
+
+
 def when(applies: object, *sentences: str) -> Sequence[str]:
     """The sentences, or none."""
     return sentences if applies else ()

@@ -21,12 +21,10 @@ from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, loadable
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, Snapshot
-from coordinator_core.process.workers import in_workers, most_workers
+from coordinator_core.process.workers import LARGE_BYTES, in_workers, most_workers
 from coordinator_core.replay.writer import refuse_other_rules
 
 REPORT = "compaction.json"
-_LARGE_BYTES = 32 << 20
-"""Logs of this size gain by processes side by side: each takes half a second to start."""
 Document = dict[str, Any]
 _SUMS = (
     "input_bytes",
@@ -64,7 +62,7 @@ def compact_logs(logs: Sequence[PartitionLog], target: Path, options: Compaction
     Large ones are compacted side by side, each in a process: those end at once when this one is interrupted.
     """
     cores = most_workers()
-    abreast = max(1, min(cores, len(logs))) if sum(log.size for log in logs) > _LARGE_BYTES else 1
+    abreast = max(1, min(cores, len(logs))) if sum(log.size for log in logs) > LARGE_BYTES else 1
     # A process that is ended leaves its files.
     with TemporaryDirectory(prefix="regroup-compact-") as scratch:
         compact = partial(

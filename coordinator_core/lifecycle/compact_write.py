@@ -258,7 +258,7 @@ class _Writing:
             if batch.magic < 2 and self._output.renumber:
                 return self._converted(batch, path)
             count = batch.record_count
-            return bytes(batch.data), len(batch_records(batch, path=path, limits=_LIMITS)) if count is None else count
+            return bytes(batch.data), len(batch_records(batch, path=path)) if count is None else count
         action = self._actions.get(batch.base_offset)
         if action == Action.COPY:
             return bytes(batch.data), batch.record_count or 0

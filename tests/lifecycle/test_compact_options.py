@@ -284,7 +284,7 @@ def test_large_partitions_are_compacted_in_processes(
 ) -> None:
     snapshot = CORPUS / "k431-txn/log"
     alone = compacted(snapshot, tmp_path / "alone", capfd)
-    monkeypatch.setattr(compact_publish, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(compact_publish, "LARGE_BYTES", 0)
     abreast = compacted(snapshot, tmp_path / "abreast", capfd)
     assert abreast["partitions"] == alone["partitions"]
     assert records_of(tmp_path / "abreast") == records_of(tmp_path / "alone")
