@@ -31,9 +31,9 @@ from coordinator_core.topology import Topology, load_topology
 
 @click.command("describe")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
-@click.option("--offsets", "view", flag_value="offsets", default=True, help="Committed offsets (the default).")
-@click.option("--members", "view", flag_value="members", help="Members and their assignments.")
-@click.option("--state", "view", flag_value="state", help="State, assignor and epochs.")
+@click.option("--offsets", is_flag=True, help="Committed offsets (the default).")
+@click.option("--members", is_flag=True, help="Members and their assignments.")
+@click.option("--state", is_flag=True, help="State, assignor and epochs.")
 @click.option("--verbose", is_flag=True, help="More columns, as the Kafka tool's --verbose.")
 @topics_option
 @group_options
@@ -41,7 +41,6 @@ from coordinator_core.topology import Topology, load_topology
 @format_option(Format.TEXT, Format.JSON)
 def describe_command(
     paths: tuple[str, ...],
-    view: str,
     verbose: bool,
     topics_file: str | None,
     groups: tuple[str, ...],
@@ -49,11 +48,15 @@ def describe_command(
     topics: tuple[str, ...],
     output_format: Format,
     options: ReplayOptions,
+    **views: bool,
 ) -> int:
     """Groups, members and committed offsets, as the broker that loads this log would hold them.
 
     Log ends, lag and coordinators are there where topics and topology are known: a capture has them.
     """
+    view, *others = [name for name, chosen in views.items() if chosen] or ["offsets"]
+    if others:
+        raise UsageError("--offsets, --members and --state exclude each other")
     # Text shows no metadata.
     metadata = LongTexts() if output_format is Format.JSON else None
     selection = _selection(groups, all_groups, topics)

@@ -85,13 +85,15 @@ def whatif_command(
     (name,) = chosen
     if name != "to" and (groups or no_upgrades):
         raise UsageError("--group and --no-upgrades go with --to")
+    is_expired = name in ("retention_ms", "delete_topic")
+    if offsets_retention_ms is not None and not is_expired:
+        raise UsageError("--offsets-retention-ms goes with --retention-ms and --delete-topic")
     refuse_other_rules(paths)
     source = load_source(paths, options)
     check_groups(source, (*groups, *changes["delete_group"]), paths, options)
     _check_topics(source.states, changes["delete_topic"])
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
-    is_expired = name in ("retention_ms", "delete_topic")
     today_ms = retention_ms(offsets_retention_ms, paths if is_expired else (), profile)
     warned: set[int] = set()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.durations import MINUTE_MS
+from coordinator_core.durations import MINUTE_MS, numbered
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Place, Removal
 from coordinator_core.history.signs import (
@@ -164,8 +164,7 @@ def _storm(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
             until_record_offset=last.record_offset,
             minutes=(last.timestamp_ms - first.timestamp_ms) // MINUTE_MS,
             quiet=storm.quiet,
-            client=often[0][0] if often else None,
-            joins=often[0][1] if often else 0,
+            joined_most=f"{often[0][0]}, {numbered(often[0][1], 'time')}" if often else "nobody",
         )
 
 
@@ -339,7 +338,7 @@ STORM = Rule(
     evidence="First and last record of the busiest hour, rebalances without a commit after them, who joined most.",
     remedy="Compare max.poll.interval.ms with the slowest batch of that client; give members of a classic or consumer "
     "group a group.instance.id.",
-    message="{group_id} rebalanced {rebalances:time} in {minutes} min; {client} joined {joins:time}",
+    message="{group_id} rebalanced {rebalances:time} in {minutes} min; joined most: {joined_most}",
     reads=(),
     needs=(Need.LOG,),
     find=_each(
@@ -349,8 +348,7 @@ STORM = Rule(
         until_record_offset=_NUMBER,
         minutes=_NUMBER,
         quiet=_NUMBER,
-        client=_TEXT,
-        joins=_NUMBER,
+        joined_most=_TEXT,
     ),
 )
 FLAPPING = Rule(

@@ -264,6 +264,12 @@ def test_partition_metadata_records_name_topics(
     assert [assigned["topic"] for assigned in group["members"][0]["assignment"]] == ["orders"]
 
 
+def test_describe_shows_one_view(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    place = str(write_segment(tmp_path, b"".join(History().commit(1).batches)))
+    code, _, err = outcome(["describe", place, "--kafka-version", "4.3.1", "--state", "--members"], capfd)
+    assert (code, err) == (2, "regroup: error: --offsets, --members and --state exclude each other\n")
+
+
 def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     history = History().commit(1).records((encoded_key(), b"\x00\x63"))
     write_segment(tmp_path, b"".join(history.batches))

@@ -254,6 +254,7 @@ def test_the_command_says_the_same_in_each_form(change: list[str], code: int, ca
         ([], "name one change"),
         (["--offsets-partitions", "6", "--retention-ms", "1"], "name one change"),
         (["--offsets-partitions", "6", "--group", "g-simple"], "go with --to"),
+        (["--to", "consumer", "--offsets-retention-ms", "1"], "goes with --retention-ms and --delete-topic"),
         (["--delete-group", "nobody"], "does not exist in this log"),
     ],
 )

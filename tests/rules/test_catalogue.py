@@ -207,6 +207,13 @@ def test_a_jump_tells_how_many_commits_came_after_it(commits: int, after: int, t
     assert (row["rule"], json.loads(row["evidence"])["commits_after"]) == ("R73", after)
 
 
+def test_a_storm_in_which_nobody_joins_names_nobody(tmp_path: Path) -> None:
+    """Members that ask for a rebalance themselves, as their topics change."""
+    rounds = [at(minute, classic("g", member(), generation=minute)) for minute in (0, *range(90, 119))]
+    (row,) = one(*rounds, committed(119, 50, 0), **SCALA).reconcile(tmp_path).findings.to_pylist()
+    assert (row["rule"], row["message"]) == ("R76", "g rebalanced 29 times in 28 min; joined most: nobody")
+
+
 def test_every_rule_has_a_fault() -> None:
     assert sorted(FAULTS) == sorted(RULES)
 
