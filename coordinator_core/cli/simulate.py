@@ -55,7 +55,7 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
         if write_given:
             continue
         played = play(trace, given)
-        if trace.recorded_rules is None:
+        if trace.profile.requests is None:
             note(f"{path}: Kafka {trace.kafka} is not modelled: answered as by {trace.stand_in}")
         if not check:
             for line in played.lines():

@@ -21,14 +21,14 @@ from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.rules import modelled
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Producer, Transactions
 from coordinator_core.records.types import ZERO_UUID
-from coordinator_core.releases.requests import RequestRules
+from coordinator_core.releases import Loader, Profile
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
@@ -56,17 +56,16 @@ class Cluster:
         metadata: MetadataImage,
         new_producer_id: Callable[[], int],
         *,
-        java: bool,
-        group_rules: RequestRules = JAVA,
+        profile: Profile,
         new_topic_id: Callable[[str], str] = lambda name: ZERO_UUID,
     ) -> None:
         self.settings = settings
-        self.group_rules = group_rules
+        self.profile = modelled(profile)
         self._new_topic_id = new_topic_id
         self.clock = clock
         self.log = log
         self.metadata = metadata
-        self.java = java
+        self.java = profile.loader is Loader.JAVA
         self.brokers: list[Broker] = []
         self.share_states = ShareStates()
         self.transactions = Transactions(
@@ -75,7 +74,7 @@ class Cluster:
             new_producer_id,
             settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             settings.transaction_max_timeout_ms,
-            version_2=java,
+            version_2=self.java,
         )
 
     def _write_marker(self, partition: int, producer_id: int, epoch: int, commit: bool) -> None:
@@ -126,7 +125,7 @@ class Broker:
                 self._verify,
                 lambda: cluster.metadata,
                 cluster.share_states,
-                cluster.group_rules,
+                cluster.profile,
             )
             self.coordinator.streams.create_topics = cluster.create_internal_topics
         else:

@@ -234,7 +234,7 @@ class LiveClassicGroup:
         topics: set[str] = set()
         for member in self.members.values():
             subscription = member.metadata(self.protocol_name)
-            if stops_reading(subscription, validates=True):
+            if stops_reading(subscription, self.rules.subscription_reading):
                 raise NoGenerationError
             try:
                 topics.update(known_topics(subscription))

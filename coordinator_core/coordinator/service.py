@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.manager import GroupMetadataManager, LoadState
@@ -28,7 +28,7 @@ class GroupCoordinator(ABC, Generic[M]):
     A handler returns its answer; those of JoinGroup and SyncGroup call ``respond``, as members wait.
     """
 
-    rules: ClassVar[ReleaseRules]
+    rules: ReleaseRules
 
     def __init__(self, manager: M, new_member_id: MemberIds, verify: VerifyTransaction) -> None:
         self.settings = manager.settings

@@ -52,6 +52,7 @@ from coordinator_core.groups.model import (
     StreamsGroup,
     StreamsMember,
 )
+from coordinator_core.releases import Loader, Profile
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 WAITS = "NONE"
@@ -74,12 +75,12 @@ class Failover:
     """
 
     def __init__(
-        self, before: PartitionState, after: PartitionState, group_id: str, settings: BrokerSettings, *, java: bool
+        self, before: PartitionState, after: PartitionState, group_id: str, settings: BrokerSettings, profile: Profile
     ) -> None:
         self._group_id = group_id
         self._group = before.groups.get(group_id) or after.groups[group_id]
         self._partition = before.offsets_partition
-        self._java = java
+        self._java = profile.loader is Loader.JAVA
         offset_key = next((one for one in _offset_keys(after, group_id)), None) or next(
             _offset_keys(before, group_id), None
         )
@@ -95,7 +96,7 @@ class Failover:
             log,
             _with_topics(MetadataImage({topic: (_TOPIC_ID, partition + 1)}), after.groups.get(group_id)),
             self._next_id,
-            java=java,
+            profile=profile,
         )
         self._topology = Topology.of_offsets(
             {one: BrokerInfo(one, {DEFAULT_LISTENER: ("", one)}) for one in (_OLD, _NEW)},
@@ -107,7 +108,7 @@ class Failover:
         self._broker = Broker(
             cluster,
             lambda prefix: f"{prefix}-{self._next_id()}",
-            FindCoordinator(lambda: self._topology, share_coordinator=java),
+            FindCoordinator(lambda: self._topology, share_coordinator=self._java),
         )
 
     def _next_id(self) -> int:

@@ -38,7 +38,7 @@ from coordinator_core.drill.verdict import judged, totals
 from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState, ShareGroup
-from coordinator_core.releases import Loader, Profile
+from coordinator_core.releases import Profile
 from coordinator_core.topology import NO_LEADER, PartitionInfo, Topology
 
 NOW = Band(0, 0)
@@ -350,7 +350,7 @@ class _Step:
             after,
             group_id,
             replace(situation.coordinator, offsets_topic_num_partitions=count),
-            java=situation.profile.loader is Loader.JAVA,
+            situation.profile,
         )
 
     def _rebalances(

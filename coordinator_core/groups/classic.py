@@ -13,6 +13,7 @@ from coordinator_core.records.blobs import (
 )
 from coordinator_core.records.codec import RecordDecodeError
 from coordinator_core.records.wire import Reader
+from coordinator_core.releases import SubscriptionReading
 
 
 def classic_group_from_record(
@@ -82,20 +83,22 @@ _DEFAULT_HEAP_TOPICS = 1 << 28
 """So many references fill the gigabyte of heap that a broker has by default."""
 
 
-def stopping_member(group: ClassicGroup, *, validates: bool) -> str | None:
-    """The first member whose subscription stops a load in which generated code reads it.
+def stopping_member(group: ClassicGroup, reading: SubscriptionReading) -> str | None:
+    """The first member whose subscription stops a load.
 
-    ``validates``: that code looks at sizes first. Java ends quietly at a subscription that is only cut, and which
-    member it comes to first is not in the log.
+    Java ends quietly at a subscription that is only cut, and which member it comes to first is not in the log.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol is None:
         return None
-    found = (member.member_id for member in group.members if stops_reading(member.subscription, validates=validates))
+    found = (member.member_id for member in group.members if stops_reading(member.subscription, reading))
     return next(found, None)
 
 
-def stops_reading(data: bytes, *, validates: bool) -> bool:
+def stops_reading(data: bytes, reading: SubscriptionReading) -> bool:
     """Whether the first version of ``ConsumerProtocolSubscription`` ends otherwise than with an underflow."""
+    if reading is SubscriptionReading.HARMLESS:
+        return False
+    validates = reading is SubscriptionReading.VALIDATED
     reader = Reader(data)
     try:
         reader.int16()

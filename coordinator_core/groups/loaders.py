@@ -22,7 +22,7 @@ from coordinator_core.groups.modern import (
     ShareRecords,
     StreamsRecords,
 )
-from coordinator_core.releases import Loader, Profile, SubscriptionReading
+from coordinator_core.releases import Loader, Profile
 
 __all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "ScalaGroups"]
 
@@ -115,11 +115,9 @@ class GroupLoader(ABC):
         instance_id = duplicate_instance_id(group) if self._rules.refuses_duplicate_instances else None
         if instance_id is not None:
             raise LoadError(f"two members of group {group_id!r} have the group instance id {instance_id!r}")
-        reading = self._rules.subscription_reading
-        if reading is not SubscriptionReading.HARMLESS:
-            member_id = stopping_member(group, validates=reading is SubscriptionReading.VALIDATED)
-            if member_id is not None:
-                raise LoadError(f"the subscription of member {member_id!r} of group {group_id!r} cannot be read")
+        member_id = stopping_member(group, self._rules.subscription_reading)
+        if member_id is not None:
+            raise LoadError(f"the subscription of member {member_id!r} of group {group_id!r} cannot be read")
         self._groups[group_id] = self._classic(group)
 
 

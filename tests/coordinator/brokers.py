@@ -15,6 +15,7 @@ from coordinator_core.coordinator.protocol import read_request, reply_json
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import LoadedRecord
+from coordinator_core.releases import profile_for_release
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
@@ -35,7 +36,7 @@ SUBSCRIPTION = "AAAAAAABAAJ0Mf////8="
 class Simulation:
     """A cluster of ``count`` brokers; the first one leads every offsets partition."""
 
-    def __init__(self, *, java: bool, count: int = 1, settings: BrokerSettings = SETTINGS) -> None:
+    def __init__(self, *, java: bool, count: int = 1, settings: BrokerSettings = SETTINGS, release: str = "") -> None:
         self.refused: Errors | None = None
         self.appends: list[tuple[int, Sequence[Record]]] = []
         self.clock = Clock(START_MS)
@@ -52,7 +53,7 @@ class Simulation:
             OffsetsLog(refuse=self._refuse),
             MetadataImage(TOPICS),
             self._next,
-            java=java,
+            profile=profile_for_release(release or ("4.3.1" if java else "3.9.2")),
         )
         lookup = FindCoordinator(lambda: self.topology, share_coordinator=java)
         self.brokers = [Broker(self.cluster, self._member_id, lookup) for _ in range(count)]
@@ -104,6 +105,7 @@ class Simulation:
         version: int = 3,
         instance: str | None = None,
         names: Sequence[str] = ("range",),
+        subscription: str = SUBSCRIPTION,
         session_ms: int = 10_000,
         rebalance_ms: int = 5_000,
         broker: int = 0,
@@ -115,7 +117,7 @@ class Simulation:
             "memberId": member,
             "groupInstanceId": instance,
             "protocolType": "consumer",
-            "protocols": [{"name": name, "metadata": SUBSCRIPTION} for name in names],
+            "protocols": [{"name": name, "metadata": subscription} for name in names],
         }
         return self.send("JoinGroup", version, body, client=client, broker=broker)
 

@@ -18,6 +18,7 @@ from coordinator_core.coordinator.record_data import TopicInfo
 from coordinator_core.coordinator.trace import Trace, differences, play, read_trace
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.groups.model import TaskAssignment
+from coordinator_core.releases import profile_for_release
 from coordinator_core.releases.requests import NEW_4_4, RequestRules, StreamsRules
 from tests.coordinator.traces import trace
 
@@ -97,7 +98,7 @@ def test_a_full_group_of_4_3_would_not_take_a_member_that_comes_back(monkeypatch
 
 
 def check_without(rules: RequestRules, recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trace, "group_rules", rules)
+    monkeypatch.setattr(Trace, "profile", replace(profile_for_release("4.4.0"), requests=rules))
     recording = read_trace(trace(f"scripted/4.4.0/sg-{recorded}"))
     assert any(differences(recording, play(recording)))
 

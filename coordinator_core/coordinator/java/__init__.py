@@ -1,4 +1,4 @@
-"""The Java coordinator of 4.x, with the rules of 4.3 (``org.apache.kafka.coordinator.group``).
+"""The Java coordinator of 4.x, with the rules of 4.3 and 4.4 (``org.apache.kafka.coordinator.group``).
 
 Groups of all four types: classic, consumer (KIP-848), share (KIP-932), streams (KIP-1071). May import the modules of
 ``coordinator`` and whatever that may, neither ``scala`` nor ``trace``. Start reading at ``coordinator`` (requests),

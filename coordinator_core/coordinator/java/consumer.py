@@ -16,7 +16,7 @@ from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import (
     assigned,
     described,
@@ -124,11 +124,11 @@ class ConsumerGroups(ModernGroups[LiveConsumerGroup]):
         if group is None and not create:
             raise self.not_found(group_id)
         if group is None:
-            return replayed(group_id, ())
+            return self.manager.new_consumer_group(group_id)
         if create and isinstance(group, JavaClassicGroup):
             if group.is_in(GroupState.EMPTY):
                 out.append(group_tombstone(group_id))
-                return replayed(group_id, ())
+                return self.manager.new_consumer_group(group_id)
             return migration.to_consumer_group(self, group, out)
         return self.own(group_id, group)
 

@@ -22,19 +22,16 @@ from coordinator_core.coordinator.maps import java_set_order
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
-from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.service import GroupCoordinator, VerifyTransaction, nobody_left
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.model import GroupState
-from coordinator_core.releases.requests import RequestRules
+from coordinator_core.releases import Profile
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     """Groups of the classic, the consumer, the share and the streams protocol."""
-
-    rules = JAVA
 
     def __init__(
         self,
@@ -45,16 +42,17 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
         share_states: ShareStates,
-        group_rules: RequestRules,
+        profile: Profile,
     ) -> None:
-        super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
-        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id, group_rules)
+        manager = JavaGroupMetadataManager(settings, clock, log, profile)
+        self.rules = rules = manager.rules
+        super().__init__(manager, new_member_id, verify)
+        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id, rules)
         self.classic_members = ClassicMembers(self.consumers)
-        self.group_rules = group_rules
-        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, group_rules)
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, rules)
         metadata_hash = self.consumers.assignments.metadata_hash
-        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, group_rules)
-        self.streams = StreamsGroups(self.manager, metadata, metadata_hash, group_rules)
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, rules)
+        self.streams = StreamsGroups(self.manager, metadata, metadata_hash, rules)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -108,7 +106,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         self.membership.join(classic, client, request, respond)
         if is_new:
             try:
-                empty = JavaClassicGroup(group_id, self.clock.now_ms)
+                empty = self.manager.new_group(group_id)
                 empty.state_timestamp_ms = classic.state_timestamp_ms
                 self.manager.write(
                     self.manager.partition_for(group_id), [*records, group_metadata(empty.recorded({}))], replay=False
@@ -187,7 +185,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND if since_6 else Errors.ILLEGAL_GENERATION)
             validate = group.validate_offset_commit(request.committer, client.version)
             offsets = self.manager.offsets_of(request.group_id)
-            keeps_topic_id = self.group_rules.transactions_keep_topic_ids
+            keeps_topic_id = self.rules.transactions_keep_topic_ids
             errors, records = offsets.commit_records(
                 request, validate, now_ms=self.clock.now_ms, keeps_topic_id=keeps_topic_id
             )

@@ -11,7 +11,6 @@ from coordinator_core.coordinator.java.offsets import CommittingGroup, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.requests import Committer
-from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
 from coordinator_core.groups.model import GroupState
 
@@ -36,9 +35,6 @@ def accept_any(_topic: str, _topic_id: str, _partition: int) -> None:
 
 class JavaClassicGroup(LiveClassicGroup):
     """``ClassicGroup``."""
-
-    def __init__(self, group_id: str, now_ms: int) -> None:
-        super().__init__(group_id, JAVA, now_ms)
 
     def validate_offset_commit(self, who: Committer, version: int) -> Validate:
         validate_commit(self, who)

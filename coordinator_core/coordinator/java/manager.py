@@ -20,16 +20,13 @@ from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.records import group_metadata, offset_key_of
-from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import JavaGroups, LoadedRecord, LoadError
 from coordinator_core.groups.model import ClassicGroup, LoadFailure, ShareTopic
 from coordinator_core.groups.modern import ConsumerRecords, ShareRecords
-from coordinator_core.releases import OFFSET_KEY_TYPES, profile_for_release
-
-PROFILE = profile_for_release("4.3.1")
-"""Facts of this coordinator's replay of records."""
+from coordinator_core.releases import OFFSET_KEY_TYPES, Profile
 
 
 class LiveConsumerRecords(ConsumerRecords):
@@ -40,17 +37,6 @@ class LiveShareRecords(ShareRecords):
     group_class = LiveShareGroup
 
 
-def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
-    """The consumer group that these records make of nothing; :class:`LoadError` where one is refused."""
-    consumers = LiveConsumerRecords({}, PROFILE)
-    handlers = consumers.handlers()
-    group: LiveConsumerGroup = consumers.group(group_id, create=True)
-    for record in records:
-        _, key_type, key, _, value = record.at(-1)
-        handlers[key_type](-1, key, value)
-    return group
-
-
 class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     """Writes are appended and then replayed; a load replays alone.
 
@@ -58,14 +44,16 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     written is not replayed (``CoordinatorResult`` with ``replayRecords`` false). Only a load reads it.
     """
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog, profile: Profile) -> None:
         super().__init__(settings, clock, log)
+        self.profile = profile
+        self.rules = ReleaseRules.of(profile)
         self.groups = TimelineHashMap()
         kinds = (LiveConsumerRecords, LiveShareRecords, LiveStreamsRecords)
-        self._replay = JavaGroups(PROFILE, self.groups, self._live, kinds)
+        self._replay = JavaGroups(profile, self.groups, self._live, kinds)
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
-        self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
+        self.rebalances = Rebalances(settings, self.rules, clock, self.timers, self)
         self.on_loaded: dict[type, Callable[[Any], None]] = {JavaClassicGroup: self.rebalances.loaded}
         """What the end of a load does to a group, by its class."""
         self._unwritten: dict[int, set[str]] = {}
@@ -82,14 +70,24 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     # Groups
 
     def new_group(self, group_id: str) -> JavaClassicGroup:
-        return JavaClassicGroup(group_id, self.clock.now_ms)
+        return JavaClassicGroup(group_id, self.rules, self.clock.now_ms)
+
+    def new_consumer_group(self, group_id: str, records: Iterable[Record] = ()) -> LiveConsumerGroup:
+        """The consumer group that these records make of nothing; :class:`LoadError` where one is refused."""
+        consumers = LiveConsumerRecords({}, self.profile)
+        handlers = consumers.handlers()
+        group: LiveConsumerGroup = consumers.group(group_id, create=True)
+        for record in records:
+            _, key_type, key, _, value = record.at(-1)
+            handlers[key_type](-1, key, value)
+        return group
 
     def has_group(self, group: LiveClassicGroup) -> bool:
         current: object = self.groups.get(group.group_id)
         return current is group
 
     def shard(self, partition: int) -> OffsetMetadataManager:
-        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings, PROFILE))
+        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings, self.profile))
 
     def offsets_of(self, group_id: str) -> OffsetMetadataManager:
         return self.shard(self.partition_for(group_id))

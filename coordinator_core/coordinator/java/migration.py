@@ -17,7 +17,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
@@ -72,7 +72,7 @@ def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: li
     topics = {topic for member in members for topic in member.subscribed_topics}
     metadata_hash = groups.assignments.metadata_hash(topics)
     try:
-        group = replayed(
+        group = groups.manager.new_consumer_group(
             classic.group_id, _creation(classic.group_id, classic.generation, metadata_hash, members, targets)
         )
     except LoadError:
@@ -196,7 +196,7 @@ def to_classic_group(
 def _classic_group(
     groups: ConsumerGroups, group: LiveConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None
 ) -> JavaClassicGroup:
-    classic = JavaClassicGroup(group.group_id, groups.manager.clock.now_ms)
+    classic = groups.manager.new_group(group.group_id)
     classic.generation = group.group_epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     gone = {member.member_id for member in leaving}

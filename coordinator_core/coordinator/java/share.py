@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
-from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager, LiveShareRecords
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, LiveShareRecords
 from coordinator_core.coordinator.java.modern_group import (
     NEVER_MS,
     assigned,
@@ -115,7 +115,7 @@ class ShareGroups(ModernGroups[LiveShareGroup]):
     def _group(self, group_id: str, *, create: bool) -> LiveShareGroup:
         group = self.manager.get_group(group_id)
         if group is None and create:
-            made: LiveShareGroup = LiveShareRecords({}, PROFILE).create(group_id)
+            made: LiveShareGroup = LiveShareRecords({}, self.manager.profile).create(group_id)
             return made
         if group is None:
             raise self.not_found(group_id)

@@ -14,7 +14,7 @@ from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java import streams_requests as requests
 from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.modern_group import invalid_request
 from coordinator_core.coordinator.java.modern_groups import Check, ModernGroups
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
@@ -222,7 +222,7 @@ class StreamsGroups(ModernGroups[LiveStreamsGroup]):
             out.append(group_tombstone(group_id))
             group = None
         if group is None and create:
-            new: LiveStreamsGroup = LiveStreamsRecords({}, PROFILE).new_group(group_id)
+            new: LiveStreamsGroup = LiveStreamsRecords({}, self.manager.profile).new_group(group_id)
             return new
         if group is None:
             raise self.not_found(group_id)

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicPartition, scala_map_order
-from coordinator_core.coordinator.rules import SCALA
+from coordinator_core.coordinator.rules import SCALA, SCALA_PROFILE
 from coordinator_core.groups.model import CommittedOffset, GroupState
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of_commit
-from coordinator_core.releases import Clock, profile_for_release
+from coordinator_core.releases import Clock
 from coordinator_core.replay.interpret import offset_rules
-
-PROFILE = profile_for_release("3.9.2")
-"""Profile by which this coordinator replays records."""
 
 
 class ScalaGroup(LiveClassicGroup):
@@ -28,7 +25,7 @@ class ScalaGroup(LiveClassicGroup):
         self.offsets: dict[TopicPartition, CommittedOffset] = ScalaHashMap()
         self.transactional: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         self._state: Offsets[TopicPartition] = Offsets(
-            offset_rules(PROFILE), self.offsets, self.transactional, ScalaHashMap
+            offset_rules(SCALA_PROFILE), self.offsets, self.transactional, ScalaHashMap
         )
 
     def has_offsets(self) -> bool:

@@ -24,8 +24,8 @@ from coordinator_core.coordinator.records import (
     offset_key_of,
     offset_tombstone,
 )
-from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
+from coordinator_core.coordinator.rules import SCALA, SCALA_PROFILE
+from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import LoadedRecord, ScalaGroups
@@ -225,8 +225,8 @@ class _Load:
 
     def __init__(self, live: Callable[[ClassicGroup], ScalaGroup]) -> None:
         self.groups: dict[str, ScalaGroup] = ScalaHashMap()
-        self._replay = ScalaGroups(PROFILE, self.groups, live)
-        self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(PROFILE), {}, {})
+        self._replay = ScalaGroups(SCALA_PROFILE, self.groups, live)
+        self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(SCALA_PROFILE), {}, {})
 
     def apply(self, records: Sequence[LogRecord]) -> None:
         for record in records:
@@ -271,7 +271,7 @@ def _committed(record: LoadedRecord, batch_offset: int, transaction: tuple[int, 
     return committed_offset(
         record.value,
         record.version,
-        PROFILE,
+        SCALA_PROFILE,
         record_offset=record.record_offset,
         ordering_offset=batch_offset,
         producer_id=producer_id,

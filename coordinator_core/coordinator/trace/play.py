@@ -80,7 +80,7 @@ class _Player:
         self._loads = iter(given.loads)
         self._variables = Variables(trace, given)
         settings = trace.settings
-        recorded = trace.recorded_rules
+        recorded = trace.profile.requests
         self._serves_modern_groups = not trace.is_java or (recorded is not None and recorded.modern_groups)
         self._requests = {line.number: trace.request(line, self._variables.value) for line in trace.of_kind("send")}
         topics = {
@@ -93,8 +93,7 @@ class _Player:
             log=OffsetsLog(),
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
-            java=trace.is_java,
-            group_rules=trace.group_rules,
+            profile=trace.profile,
             new_topic_id=self._variables.new_topic_id,
         )
         self._closed: set[int] = set()

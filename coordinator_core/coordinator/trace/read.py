@@ -11,13 +11,12 @@ from typing import Annotated, Any, TypedDict
 from coordinator_core.coordinator.metadata import MOST_PARTITIONS
 from coordinator_core.coordinator.protocol import read_request
 from coordinator_core.coordinator.requests import UUID, Request, Uuid
-from coordinator_core.coordinator.rules import JAVA, SCALA
+from coordinator_core.coordinator.rules import JAVA_PROFILE, SCALA_PROFILE
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given, Ms
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.jsontext import FormError, Matching, Within, parse_json, reader
-from coordinator_core.releases import profile_for_release
-from coordinator_core.releases.requests import RequestRules
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.storage import read, write_atomic
 from coordinator_core.untrusted import is_utf8
 
@@ -210,28 +209,19 @@ class Trace:
         return kafka
 
     @property
-    def group_rules(self) -> RequestRules:
-        """Rules by which groups are served: those of the recorded release where it is modelled, else ``stand_in``'s."""
-        return self.recorded_rules or self._stand_in_rules
-
-    @property
-    def recorded_rules(self) -> RequestRules | None:
-        """``None`` for a release without rules. A recording that names no release is taken for one of ``stand_in``.
+    def profile(self) -> Profile:
+        """The profile of the recorded release; a recording that names none is taken for one of ``stand_in``.
 
         Raises :class:`UsageError` for a release that is not known, or has not the recorded coordinator.
         """
         if not self.kafka[:1].isdecimal():
-            return self._stand_in_rules
-        return profile_for_release(self.kafka, "new" if self.is_java else "classic").requests
+            return JAVA_PROFILE if self.is_java else SCALA_PROFILE
+        return profile_for_release(self.kafka, "new" if self.is_java else "classic")
 
     @property
     def stand_in(self) -> str:
         """The release whose classic groups stand for those of a release without rules."""
         return "4.3" if self.is_java else "3.9"
-
-    @property
-    def _stand_in_rules(self) -> RequestRules:
-        return JAVA if self.is_java else SCALA
 
     @property
     def settings(self) -> BrokerSettings:
@@ -289,7 +279,7 @@ def read_trace(path: Path) -> Trace:
         raise _damage(path, 1, 0, "an empty file is no trace")
     trace = Trace(str(path), head, tuple(lines), variables)
     try:
-        _ = trace.recorded_rules
+        _ = trace.profile
     except UsageError as error:
         raise UsageError(f"{path}: line 1: {error}") from None
     return trace
