@@ -184,6 +184,6 @@ def _group_effect(record: GroupRecord) -> str:
         return f"{where}removed"
     if record.key_type == 2:
         members = ", ".join(entry["memberId"] for entry in value["members"]) or "none"
-        return f"generation {value['generation']}, protocol {value['protocol']}, members: {members}"
+        return f"generation {value['generation']}, protocol {value['protocol'] or 'none'}, members: {members}"
     told = [f"{name} {value[name]}" for name in ("epoch", "assignmentEpoch", "memberEpoch") if name in value]
     return where + (", ".join(told) or "set")

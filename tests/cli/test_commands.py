@@ -173,6 +173,7 @@ def test_a_record_that_ends_the_load_is_told_of_its_group(
         "key: byte 0: Could not read version from key's buffer.",
     ]
     assert "commit orders-0: " in told[2]
+    assert told[1].endswith("generation 1, protocol none, members: none")
     assert output_of([*arguments, "g", "--topic", "orders:1"], capfdbinary).splitlines() == [told[1], told[3]]
     assert output_of([*arguments, "other"], capfdbinary).splitlines() == told[3:]
 
