@@ -40,6 +40,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.packed import LongTexts
 from coordinator_core.process.workers import most_workers
 from coordinator_core.releases import Clock, Profile
+from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide, is_elsewhere
 from coordinator_core.restore.model import PLAN_BEGINS, Plan, plan_file, write_plan
@@ -436,6 +437,7 @@ def _at(
                 *_steps_of_absent(group_id, steps, states, count.number),
             )
         return replace(wanted, steps=steps, warnings=warned)
+    refuse_other_rules(snapshot)
     beside = found_beside(paths)
     topics = None if beside.topics is None else read_topics(beside.topics)
     case = Case(profile, options.now_ms, None, topics, captured_retention_ms=configured_retention_ms(topics))

@@ -61,7 +61,7 @@ def written_by_redpanda(path: str, num_partitions: int) -> str:
     return (
         f"{path}: Redpanda wrote this log, told by where its groups are in {num_partitions} offsets partitions: what "
         "Kafka's coordinator, cleaner or loader would do does not hold for it; dump, verify, stats, list, describe, "
-        "explain, replay, diff and restore plan read it"
+        "explain, replay, diff and restore plan without --before-incident read it"
     )
 
 

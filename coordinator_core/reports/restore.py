@@ -40,7 +40,8 @@ def plan_text(plan: Plan, digest: str) -> Iterator[str]:
     many more there are."""
     counts = plan.counts()
     yield f"plan:       {digest}"
-    yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)} (cluster {plan.cluster_id})"
+    cluster = "" if plan.cluster_id is None else f" (cluster {visible(plan.cluster_id)})"
+    yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)}{cluster}"
     yield "offsets:    " + (", ".join(f"{counts[action]} {action}" for action in Action if counts[action]) or "none")
     changing = [row for row in plan.rows() if row.action is not Action.KEEP]
     skipped, again, unknown = records_of(changing)

@@ -7,6 +7,7 @@ offsets in version 3 and groups in version 3), the partitions those of Redpanda'
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.rules.logs import commit, empty_group, log_of, topic
 
 GROUPS = [f"group-{number}" for number in range(40)]
 REFUSED: dict[str, list[str]] = {
+    "audit export": ["--output", "{out}"],
     "expire": [],
     "whatif": ["--offsets-partitions", "8"],
     "loads": [],
@@ -63,7 +65,8 @@ def test_what_answers_by_kafkas_rules_refuses_it_in_one_sentence(
     command: str, redpanda: str, tmp_path: Path, capfd: Capture
 ) -> None:
     out = str(tmp_path / "out")
-    code, printed, said = outcome([command, redpanda, *(word.format(out=out) for word in REFUSED[command])], capfd)
+    options = [word.format(out=out) for word in REFUSED[command]]
+    code, printed, said = outcome([*command.split(), redpanda, *options], capfd)
     assert (code, printed) == (2, "")
     (sentence,) = [line for line in said.splitlines() if "Redpanda wrote this log" in line]
     assert "in 16 offsets partitions" in sentence
@@ -100,6 +103,20 @@ def test_a_run_knows_who_wrote_its_log(redpanda: str, tmp_path: Path, capfd: Cap
         code, printed, said = outcome([command, run], capfd)
         assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
     assert outcome(["describe", run], capfd)[0] == 0
+
+
+def test_the_manual_names_what_refuses_it() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^- (.+) refuse it and its runs", manual, re.MULTILINE)
+    assert set(re.findall("`([^`]+)`", named)) == {*REFUSED, "drill predict", "restore plan --before-incident"}
+
+
+def test_an_incident_of_it_is_not_looked_for(redpanda: str, capfd: Capture) -> None:
+    plan = ["restore", "plan", redpanda, "--group", GROUPS[0], "--against", redpanda]
+    assert outcome(plan, capfd)[0] == 0
+    code, printed, said = outcome([*plan, "--before-incident"], capfd)
+    assert (code, printed) == (2, "")
+    assert "Redpanda wrote this log" in said
 
 
 def test_a_drill_of_it_is_refused(redpanda: str, tmp_path: Path, capfd: Capture) -> None:

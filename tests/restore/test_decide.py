@@ -275,6 +275,8 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
         assert whole.pop("digest") == written
         assert len(whole["groups"]) == len(one.groups)
     assert "offsets:    none" in plan_text(plan_of([]), digest)
+    assert "kind:       restore, source to test (cluster cluster)" in plan_text(plan_of([]), digest)
+    assert "kind:       restore, source to test" in plan_text(replace(plan_of([]), cluster_id=None), digest)
     many = [(OffsetKey("g", f'"rows":[]{number}', number), Value(number, -1, "é")) for number in range(200)]
     listed = canonical(sorted([*key, *value] for key, value in many))
     assert state_digest(many[::-1]) == hashlib.sha256(listed).hexdigest()
