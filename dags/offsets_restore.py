@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Param, task
 from dags.common import restore
 from dags.common.approval import Approval, check_approved, runs_at_once, take_turn
 from dags.common.clusters import ClusterFile, load_clusters
-from dags.common.form import LARGEST, check_fields, choice, cluster_param, flag, optional
+from dags.common.form import check_fields, choice, cluster_param, flag, optional
 
 DOC = """
 ### Put committed offsets back
@@ -77,7 +77,7 @@ def params(names: list[str]) -> dict[str, Param]:
             0,
             type="integer",
             minimum=0,
-            maximum=LARGEST,
+            maximum=9_000_000_000,
             title="Wait",
             description="Seconds for groups to lose their members and for transactions to end, once it is approved.",
         ),

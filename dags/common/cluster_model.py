@@ -133,6 +133,8 @@ Sources = Annotated[tuple[Windowed, ...], BeforeValidator(_listed), WithJsonSche
 Schedule = Annotated[Text, AfterValidator(_schedule)]
 Count = Annotated[int, Field(ge=1, le=(1 << 62) - 1)]
 """As the Spark apps take it."""
+Partitions = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+"""As Kafka has them."""
 Seconds = Annotated[int, Field(ge=1, le=_TEN_YEARS * 86_400)]
 Minutes = Annotated[int, Field(ge=1, le=_TEN_YEARS * 1_440)]
 Hours = Annotated[int, Field(ge=1, le=_TEN_YEARS * 24)]
@@ -309,7 +311,7 @@ class Defaults(_Section):
     """Place of files that one task leaves for another: captures, drills, restores, plans. Without it, that of the
     runs."""
     description: str = ""
-    offsets_topic_num_partitions: Count | None = None
+    offsets_topic_num_partitions: Partitions | None = None
     profile: Text | None = None
     kafka_version: (
         Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{RELEASE}$"})] | None

@@ -255,6 +255,10 @@ WRONG = {
         f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: 0}}}}",
         "clusters.a.offsets_topic_num_partitions: expected a whole number, at least 1, found int 0",
     ),
+    "more partitions than a topic has": (
+        f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: 2147483648}}}}",
+        "clusters.a.offsets_topic_num_partitions: expected a whole number, at most 2147483647, found int 2147483648",
+    ),
     "partitions in text": (
         f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: '50'}}}}",
         "offsets_topic_num_partitions: expected a whole number, found str '50'",
