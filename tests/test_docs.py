@@ -6,10 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from coordinator_core.cli.app import cli, run
+from coordinator_core.cli.options import WITHOUT_SPARK
 from tests import proved
+from tests.cli.commands import leaf_commands
 from tests.test_architecture import LAYERS
 from tests.writing import missing_tests
 
@@ -17,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.rglob("*.md"))
+MANUAL = (DOCS / "cli.md").read_text(encoding="utf-8")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 STALE = re.compile(r"\bslots?\b|coordinator_core[./](?:columnar|imports|profiles)\b|runs[./]merge_cache")
 PACKAGES = sorted(
@@ -61,7 +65,11 @@ def test_a_page_opens_with_what_its_reader_can_do_after_it(page: Path) -> None:
     assert re.match(r"After this page you (can|know) \w+", opening)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("tests/*/README.md")],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_links_of_a_page_lead_to_pages_and_headings(page: Path) -> None:
     dead = []
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
@@ -106,9 +114,27 @@ def test_tests_that_pages_name_exist() -> None:
 
 
 def test_every_command_is_in_the_manual() -> None:
-    manual = (DOCS / "cli.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^\| `regroup ([\w-]+)", manual, re.MULTILINE))
+    listed = set(re.findall(r"^\| `regroup ([\w-]+)", MANUAL, re.MULTILINE))
     assert listed == set(cli.list_commands(None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name, command", [pytest.param(*each, id=each[0]) for each in leaf_commands(cli)])
+def test_pages_that_name_a_command_name_all_its_options(name: str, command: click.Command) -> None:
+    assert f"| `regroup {name} " in MANUAL
+    pages = [text for page in PAGES if f"regroup {name}" in (text := page.read_text(encoding="utf-8"))]
+    options = {option for one in command.params for option in one.opts if option.startswith("--")}
+    told = {option for text in pages for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+    assert options - told == set()
+
+
+def test_the_manual_names_the_commands_that_have_no_spark() -> None:
+    (named,) = re.findall(r"as a Spark application\. (.+?) work in this process with either", MANUAL)
+    without = {
+        name
+        for name, command in leaf_commands(cli)
+        if WITHOUT_SPARK in [one.help for one in command.params if isinstance(one, click.Option)]
+    }
+    assert set(re.findall("`([^`]+)`", named)) == without
 
 
 def test_architecture_and_contributing_have_every_package_of_the_core() -> None:

@@ -9,7 +9,7 @@ import click
 from coordinator_core import storage
 from coordinator_core.cli.history import asked_of, warn_about_absent
 from coordinator_core.cli.not_here import has_record, why_not_here
-from coordinator_core.cli.options import ReplayOptions, note, replay_options, write_line
+from coordinator_core.cli.options import ReplayOptions, log_options, note, write_line
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import warn_about_damage
@@ -34,7 +34,7 @@ from coordinator_core.untrusted import visible
 @click.option("--previous", metavar="RUN", help="Directory of the evidence before: the new one names it.")
 @sign_key_option("the statement")
 @offsets_retention_option
-@replay_options
+@log_options
 def export_command(
     paths: tuple[str, ...],
     output: str,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_json
 from coordinator_core.cli.output import write
 from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
@@ -19,7 +19,7 @@ from coordinator_core.untrusted import visible_lines
 
 @click.command("dump")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…")
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSONL)
 def dump_command(paths: tuple[str, ...], output_format: Format, options: ReplayOptions) -> None:
     """Every record, in log order: the text of kafka-dump-log with the offsets decoder, or JSON lines.

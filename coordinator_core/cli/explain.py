@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from coordinator_core.cli.not_here import elsewhere_of_log, why_not_here
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_lines
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_json, write_lines
 from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
 from coordinator_core.errors import UsageError
@@ -20,7 +20,7 @@ from coordinator_core.untrusted import INT32_END, visible, whole_number
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group to explain.")
 @click.option("--topic", metavar="TOPIC[:PARTITION]", help="Only its committed offsets for this topic.")
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSON, Format.JSONL)
 def explain_command(
     paths: tuple[str, ...], group_id: str, topic: str | None, output_format: Format, options: ReplayOptions

@@ -13,8 +13,8 @@ from coordinator_core.cli.options import (
     ReplayOptions,
     format_option,
     group_option,
+    log_options,
     note,
-    replay_options,
     time_ms,
     topics_option,
     write_pieces,
@@ -46,7 +46,7 @@ from coordinator_core.untrusted import visible
 @topics_option
 @click.option("--topology", "topology_file", metavar="FILE", help="topology.json. [default: beside the log]")
 @offsets_retention_option
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 @click.option(
     "--output",

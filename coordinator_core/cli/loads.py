@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_result
 from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -34,7 +34,7 @@ _PARTITIONS_SHOWN = 8
     is_flag=True,
     help="Ask too whether a pass of the log cleaner, finished or half-way, can leave records that a release refuses.",
 )
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSON)
 def loads_command(
     paths: tuple[str, ...], releases: str | None, any_cleaning: bool, output_format: Format, options: ReplayOptions

@@ -123,15 +123,21 @@ def choice_option(name: str, choices: Sequence[str], what: str) -> Callable[[F],
     return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=what)
 
 
-def engine_options(what_runs: str) -> Callable[[F], F]:
-    """``--engine``, whose help is ``what_runs``, and ``--master``."""
+def engine_options(what_runs: str, *, has_spark: bool = True) -> Callable[[F], F]:
+    """``--engine``, whose help is ``what_runs``, and ``--master``; without Spark a line on standard error says so."""
+
+    def engine(_ctx: click.Context, _param: click.Parameter, value: str) -> Engine:
+        if value == Engine.SPARK and not has_spark:
+            note("regroup: this command works in this process: --engine spark changes nothing")
+        return Engine(value)
+
     return together(
         click.option(
             "--engine",
             type=click.Choice([item.value for item in Engine]),
             default=Engine.LOCAL.value,
             show_default=True,
-            callback=lambda _ctx, _param, value: Engine(value),
+            callback=engine,
             help=what_runs,
         ),
         click.option(
@@ -208,6 +214,11 @@ def snapshot_options(command: F) -> F:
 
 replay_options = together(snapshot_options, engine_options("Replay in this process, or as a Spark application."))
 """Options of every command that replays: as ``options``, a :class:`ReplayOptions`."""
+
+WITHOUT_SPARK = "Changes nothing: this command works in this process."
+
+log_options = together(snapshot_options, engine_options(WITHOUT_SPARK, has_spark=False))
+"""The same options, of commands that read the log in this process whichever engine is named."""
 
 
 def _replay_options(

@@ -16,7 +16,7 @@ from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
     format_option,
-    replay_options,
+    log_options,
     write_json,
     write_lines,
 )
@@ -54,7 +54,7 @@ _MENDED: Mapping[str | None, str] = {
     "--repair", "repaired", metavar="DIR", help="Write the partitions without the records that stop the load."
 )
 @click.option("--names", "names_file", metavar="CSV", help="Write old,new names of the groups, for restore plan.")
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSON)
 def rescue_command(
     paths: tuple[str, ...],

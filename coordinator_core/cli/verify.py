@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_result
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_result
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode, UsageError
@@ -25,7 +25,7 @@ from coordinator_core.untrusted import visible
     metavar="FILE",
     help="A run, or a directory of findings or of a report, must be signed by this key's owner (PEM).",
 )
-@replay_options
+@log_options
 @format_option(Format.TEXT, Format.JSON)
 def verify_command(
     paths: tuple[str, ...], public_key: str | None, output_format: Format, options: ReplayOptions

@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from coordinator_core.cli import history, spark_app
 from coordinator_core.cli.app import cli, run
+from coordinator_core.cli.options import WITHOUT_SPARK
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
@@ -531,3 +533,34 @@ def test_a_group_of_two_offsets_partitions_is_named(
         assert run([*arguments, *more]) == 0
         warned = capfdbinary.readouterr().err.decode()
         assert f"group 'g' is in offsets partitions {both}: the broker answers {told}" in warned
+
+
+WITHOUT_SPARK_ARGUMENTS = {
+    "audit export": ["--output", "evidence"],
+    "dump": [],
+    "explain": ["--group", "x-plain-after"],
+    "investigate": ["--group", "x-plain-after"],
+    "loads": ["--releases", "4.3.1"],
+    "rescue": [],
+    "verify": [],
+}
+
+
+def test_a_command_that_has_no_spark_says_so_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = "regroup: this command works in this process: --engine spark changes nothing\n"
+    without = {
+        name
+        for name, command in leaf_commands(cli)
+        if WITHOUT_SPARK in [one.help for one in command.params if isinstance(one, click.Option)]
+    }
+    assert without == WITHOUT_SPARK_ARGUMENTS.keys()
+    for name, more in WITHOUT_SPARK_ARGUMENTS.items():
+        line = [*name.split(), *case("k431-txn").command_line(), *NOW, *more]
+        local = outcome(line, capfd)
+        shutil.rmtree("evidence", ignore_errors=True)
+        asked = outcome([*line, "--engine", "spark"], capfd)
+        assert asked[:2] == local[:2]
+        assert (told in asked[2], told in local[2]) == (True, False)
