@@ -161,7 +161,7 @@ def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
 
 
 def combined(*parts: Int64s) -> Int64s:
-    """One number for each row: the same for rows with the same numbers (from -1 on) in all ``parts``."""
+    """One number for each row: the same for rows with the same numbers in all ``parts``."""
     return combined_pair(parts, [part[:0] for part in parts])[0]
 
 
@@ -170,14 +170,16 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
     keys = [np.zeros(len(side[0]), np.int64) for side in (left, right)]
     size = 1
     for pair in zip(left, right, strict=True):
-        width = max(int(part.max(initial=-1)) for part in pair) + 2
+        # A log may have partitions below 0, though no broker takes a commit for one.
+        least = min(int(part.min(initial=-1)) for part in pair)
+        width = max(int(part.max(initial=-1)) for part in pair) - least + 1
         if size * width >= 1 << 62:
             _, both = np.unique(np.concatenate(keys), return_inverse=True)
             keys = [both[: len(left[0])], both[len(left[0]) :]]
             size = int(both.max(initial=0)) + 1
         for key, part in zip(keys, pair, strict=True):
             key *= width
-            key += part + 1
+            key += part - least
         size *= width
     return keys[0], keys[1]
 

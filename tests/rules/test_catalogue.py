@@ -238,6 +238,13 @@ def test_odd_logs_are_looked_at_to_the_end(release: str, tmp_path: Path) -> None
         assert log.reconcile(tmp_path / str(number)).evaluated
 
 
+def test_partitions_below_0_are_told_apart(tmp_path: Path) -> None:
+    """No broker takes a commit for one, but a log may have it."""
+    offsets = [commit("g", "a", 3), commit("g", "b", -2)]
+    found = one(*HEALTHY, *offsets, topics=TOPICS, previous=one(*HEALTHY, *offsets)).reconcile(tmp_path).findings
+    assert [row["partition"] for row in found.to_pylist() if row["rule"] == "R36"] == [3, -2]
+
+
 def test_what_may_have_been_deleted_proves_no_retention(tmp_path: Path) -> None:
     """Groups like those of the fault of R69, all removed at one moment."""
     names = ("q", "r", "s")
