@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from coordinator_core.durations import numbered
 from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import OffsetRules
@@ -88,7 +89,7 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     if value is None:
         return _interpreted(key_type, None, decoded_key.data, None)
     if len(value) < 2:
-        return _carry(record_offset, key_type, None, f"value of {len(value)} bytes", failure=True)
+        return _carry(record_offset, key_type, None, f"value of {numbered(len(value), 'byte')}", failure=True)
     version = int.from_bytes(value[:2], "big", signed=True)
     newest = max_value_version(key_type, profile)
     read_as, unknown = version, f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"

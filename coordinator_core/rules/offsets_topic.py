@@ -204,7 +204,8 @@ def _unknown_epoch(facts: Facts, _: Limits) -> pa.Table:
     # The epoch is that of the record before the committed offset: if that record is there, so is its epoch.
     gone = (oldest >= 0) & (epoch >= 0) & (epoch < oldest) & (start >= 0) & (committed > start)
     bad = (ahead | gone) & same_topic(facts)
-    more = {"oldest_leader_epoch": oldest[bad], "current_leader_epoch": current[bad]}
+    epochs = (("oldest_leader_epoch", oldest[bad]), ("current_leader_epoch", current[bad]))
+    more = {name: pa.array(of_topic, mask=of_topic == UNKNOWN) for name, of_topic in epochs}
     return facts.offsets.rows(bad, *_OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms", **more)
 
 
@@ -351,7 +352,7 @@ NOT_CLEANED = Rule(
     "their share of all closed segments, and how it is known: the cleaner's checkpoint, or no record is gone.",
     remedy="Look into log-cleaner.log and the metric uncleanable-partitions-count; restart the broker. What cleaning "
     "would leave: regroup stats SNAPSHOT",
-    message="{segments} closed segments from record {record_offset} on, {dirty_ratio} of the bytes, could have been "
+    message="{segments:closed segment} from record {record_offset} on, {dirty_ratio} of the bytes, could have been "
     "cleaned for {hours} h ({known_by}); most of their {records:record} are superseded",
     reads=("segments", "offsets", "groups", "members", "transactions"),
     thresholds=("cleaner_idle_ms",),
@@ -379,8 +380,8 @@ UNKNOWN_EPOCH = Rule(
     "resumes there finds its log truncated, and resets by auto.offset.reset.",
     evidence="Epoch of the commit, oldest and current epoch of the partition.",
     remedy="Compare the topic's contents; reset the group where it should resume.",
-    message="{topic}-{partition} is committed with leader epoch {leader_epoch}; the topic has {oldest_leader_epoch} to "
-    "{current_leader_epoch}",
+    message="{topic}-{partition} is committed with leader epoch {leader_epoch}; the oldest of the partition is "
+    "{oldest_leader_epoch}, the current one {current_leader_epoch}",
     reads=("offsets",),
     needs=(Need.EPOCHS,),
     find=_unknown_epoch,
@@ -411,8 +412,8 @@ OLDER_THAN_LOG = Rule(
     evidence="Generation (group epoch), log end offset.",
     remedy="Find out when the topic was made (dates of its directories); if offsets are missing, restore them from a "
     "snapshot of before: regroup compact.",
-    message="group {group_id} is at generation {generation}, and its offsets partition has had only {log_end_offset} "
-    "records",
+    message="group {group_id} is at generation {generation}, and its offsets partition has had only "
+    "{log_end_offset:record}",
     reads=("groups", "segments"),
     thresholds=("generations_ahead",),
     find=_older_group,

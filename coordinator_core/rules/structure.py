@@ -178,7 +178,7 @@ UNDECODABLE = Rule(
     evidence="The record and where its bytes end.",
     remedy="See the bytes with: regroup dump --format jsonl. Restore the partition from another replica, or "
     "compact the record away.",
-    message="record of type {key_type} cannot be decoded: {detail}",
+    message="record that cannot be decoded: {detail}",
     reads=("carried_records",),
     find=_carried("body"),
 )
@@ -204,7 +204,7 @@ LEGACY_VALUE = Rule(
     why="Releases from 4.1 on read values of type 0 in version 0 only, and do not load the partition.",
     evidence="How many, by version.",
     remedy="Let the groups commit again on a release before 4.1, and let the cleaner pass, before upgrading.",
-    message="{records} values of version {value_version} under keys of type 0",
+    message="{records:value} of version {value_version} under keys of type 0",
     reads=("record_counts",),
     find=_legacy_values,
     applies=lambda profile: profile.max_legacy_offset_value_version > 0,

@@ -224,8 +224,9 @@ def test_the_fault_fires_the_rule_and_no_other(code: str, tmp_path: Path) -> Non
     assert code in found.evaluated
     rows = found.findings.to_pylist()
     assert {row["rule"] for row in rows} == {code}, [(row["rule"], row["message"]) for row in rows]
-    nouns = "broker|group|member|offset|partition|record|segment|time|tombstone"
-    assert not [row["message"] for row in rows if re.search(rf"\b1 (commit |offsets )?({nouns})s\b", row["message"])]
+    nouns = "broker|byte|group|member|offset|partition|record|segment|time|tombstone|value"
+    one_of_many = re.compile(rf"\b1 (closed |commit |offsets )?({nouns})s\b")
+    assert not [row["message"] for row in rows if one_of_many.search(row["message"])]
 
 
 @pytest.mark.parametrize("release", ["0.10.0.1", "4.3.1"])
@@ -236,6 +237,21 @@ def test_odd_logs_are_looked_at_to_the_end(release: str, tmp_path: Path) -> None
         before = one(*parts[number - 1], release=release)
         log = one(*part, release=release, topics=TOPICS, previous=before, scanned=True)
         assert log.reconcile(tmp_path / str(number)).evaluated
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ((None, b"\0\0"), "record that cannot be decoded: null key"),
+        ((b"\0", b"\0\0"), "record that cannot be decoded: key: byte 0: Could not read version from key's buffer."),
+        ((commit("s")[0], b"\0"), "record that cannot be decoded: value of 1 byte"),
+    ],
+)
+def test_a_record_whose_type_cannot_be_read_has_none_in_the_message(
+    record: Record, message: str, tmp_path: Path
+) -> None:
+    (row,) = one(*HEALTHY, record).reconcile(tmp_path).findings.to_pylist()
+    assert (row["rule"], row["message"]) == ("R05", message)
 
 
 def test_partitions_below_0_are_told_apart(tmp_path: Path) -> None:

@@ -103,6 +103,18 @@ def test_settings_of_the_brokers_are_the_thresholds_that_nobody_set(tmp_path: Pa
     assert found.limits(profile_for_release("4.3.1"))["transaction_max_timeout_ms"] == 900_000
 
 
+@pytest.mark.parametrize(("oldest", "current", "told"), [(None, 2, ("-", "2")), (5, None, ("5", "-"))])
+def test_an_epoch_that_the_topics_do_not_tell_is_none(
+    oldest: int | None, current: int | None, told: tuple[str, str], tmp_path: Path
+) -> None:
+    topics = with_partition(oldest_leader_epoch=oldest, leader_epoch=current)
+    (row,) = one(classic(), commit(leader_epoch=3), topics=topics).reconcile(tmp_path).findings.to_pylist()
+    assert row["rule"] == "R89"
+    assert row["message"].endswith("; the oldest of the partition is {}, the current one {}".format(*told))
+    evidence = json.loads(row["evidence"])
+    assert (evidence["oldest_leader_epoch"], evidence["current_leader_epoch"]) == (oldest, current)
+
+
 def test_groups_belong_where_the_cluster_says_not_where_the_default_does(tmp_path: Path) -> None:
     """The offsets topic got a second partition: no number fits all places, and a run then has the default."""
     name = of_partition(1, 3)
