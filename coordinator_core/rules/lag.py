@@ -96,7 +96,8 @@ class Lag:
     """``partitions`` is of schema ``LAG``; of a run in parts (:meth:`Facts.each_part`), :data:`KEPT` with the largest
     lags. There are ``count``, of which ``known`` have a lag, ``total`` together, at most :data:`MOST`.
 
-    ``groups`` has a row for each group, ``topics`` for each group and topic with a known lag, which is the sum.
+    ``groups`` has a row for each group of an offsets partition, ``topics`` for each of its topics with a known lag,
+    which is the sum.
     """
 
     partitions: pa.Table
@@ -152,7 +153,9 @@ def lag_together(parts: Sequence[Lag]) -> Lag:
 
 
 def _of_topics(rows: pa.Table) -> pa.Table:
-    return _summed(rows, ["group_id", "topic"]).select(["group_id", "topic", "lag"])
+    # A group may lie in two offsets partitions (rule R22): one of them is stale.
+    names = ["offsets_partition", "group_id", "topic"]
+    return _summed(rows, names).select([*names, "lag"])
 
 
 def _summed(rows: pa.Table, by: list[str], *more: tuple[str, str]) -> pa.Table:
@@ -253,7 +256,10 @@ def _without_commit(facts: Facts) -> pa.Table:
         (assigned.group[rows], assigned.topic[rows], assigned.partition[rows]),
         (facts.group_row("offsets"), facts.offset_topic, offsets.numbers("partition")),
     )
-    rows = rows[~is_in(owned, committed)]
+    # Rule R10 tells of two owners.
+    is_first = np.zeros(len(rows), np.bool_)
+    is_first[np.unique(owned, return_index=True)[1]] = True
+    rows = rows[is_first & ~is_in(owned, committed)]
     at = facts.topics.locate(facts.live_topic[assigned.topic[rows]], assigned.partition[rows])
     rows, at = rows[at >= 0], at[at >= 0]
     start, end = facts.topics.start[at], facts.topics.end[at]

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.reports.run_metrics import run_metrics
+from coordinator_core.reports.run_report import run_report
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures import figures_of, figures_together
@@ -32,6 +34,7 @@ from tests.rules.logs import (
     classic,
     commit,
     log_of,
+    member,
     offset_tombstone,
     one,
     topic,
@@ -80,6 +83,24 @@ def test_the_farthest_step_ahead_is_none_back(tmp_path: Path) -> None:
     before = one(classic(), commit(offset=-1))
     after = one(classic(), commit(offset=-1), commit(offset=LAST), topics=TOPICS, previous=before)
     assert statuses(lag_of(after, tmp_path)) == {"g": "ok"}
+
+
+def test_a_group_in_two_offsets_partitions_has_two_lags(tmp_path: Path) -> None:
+    """One of them is stale: their sum is nobody's lag."""
+    log = Log({number: log_of(commit(offset=50 + number)) for number in range(2)}, num_partitions=2, topics=TOPICS)
+    facts = log.facts(tmp_path)
+    lag = figures_of(facts).lag
+    assert lag is not None
+    assert sorted(lag.topics["lag"].to_pylist()) == sorted(lag.groups["lag"].to_pylist()) == [49, 50]
+    report, _ = run_report(facts, evaluate(facts))
+    sums = [line for line in run_metrics(report, facts, lag).splitlines() if "lag_sum{" in line or "_sum_lag{" in line]
+    assert {line.rpartition(" ")[2] for line in sums} == {"50.0"}
+
+
+def test_a_partition_with_two_owners_has_no_commit_once(tmp_path: Path) -> None:
+    lag = lag_of(one(classic("g", member("m"), member("n")), topics=TOPICS), tmp_path)
+    assert lag.count == 1
+    assert statuses(lag) == {"g": "no_commit"}
 
 
 def of_topic(offset: int, topic_id: str) -> Any:
