@@ -8,7 +8,7 @@ beside it, what else went in the same second, and whether the group lived.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -300,8 +300,8 @@ class Judge:
                 why += ", and the topic has the same id afterwards: it was not deleted"
             elif removal.subscribed and self._may_stay(*at) and not self._stays(*at):
                 why += (
-                    ", and another group has offsets of the topic and lost none then; whether it had them before, only "
-                    "a reading of all groups tells"
+                    ", and another group has offsets of the topic; whether it had them then, only a reading of all "
+                    "groups tells"
                 )
                 return End(EndKind.NO_RULE, place, Certainty.POSSIBLE, why, others=(EndKind.TOPIC_DELETION,))
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, why)
@@ -495,8 +495,10 @@ class Judge:
             return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
         stay = (self._stays(topic, now) or self._may_stay(topic, now) for topic in around.topics)
         if len(around.groups) > 1 and not any(stay):
-            topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
-            why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
+            is_one = len(around.topics) == 1
+            topics, of_it = ("this topic", "it") if is_one else (_so_many(around.topics, "topic"), "them")
+            groups = _so_many(around.groups, "group")
+            why = f"{groups} lost their offsets of {topics} at once, and no offset of {of_it} is left"
             sure = Certainty.POSSIBLE if group.has_epoch_still(removal) else Certainty.LIKELY
             return End(EndKind.TOPIC_DELETION, removal.place, sure, why)
         if len(act.topics) == 1 and not removal.subscribed:
@@ -601,6 +603,11 @@ class Judge:
 
 def _record_offset(one: Change | Removal) -> int:
     return one.place.record_offset
+
+
+def _so_many(names: Collection[str], noun: str) -> str:
+    """The number of ``names``, which are those of an instant."""
+    return f"{'at least ' if len(names) >= Deletions.NAMES else ''}{numbered(len(names), noun)}"
 
 
 def _are_near(one: Place, other: Place) -> bool:

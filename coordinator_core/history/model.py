@@ -97,7 +97,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Committer. ``member`` is the one that owned the partition then; ``producer_id`` is set for commits of a
+    """Committer. ``member`` was the group's only one, or owned the partition; ``producer_id`` is set for commits of a
     transaction, ``transactional_id`` too where the transaction log is known. ``why`` is what it is told from."""
 
     kind: OriginKind
@@ -438,7 +438,8 @@ class Instant:
 class Deletions:
     """Tombstones of all groups in all partitions: what else went at the same time."""
 
-    _NAMES = 16
+    NAMES = 16
+    """Names of groups, and of topics, that an instant keeps."""
     STEP_MS = 50
     """Times are told apart down to so many milliseconds."""
 
@@ -455,7 +456,7 @@ class Deletions:
         instant.tombstones += tombstones
         for known, names in ((instant.groups, groups), (instant.topics, topics)):
             for name in names:
-                if len(known) < self._NAMES:
+                if len(known) < self.NAMES:
                     known[name] = None
 
     def take(self, later: Deletions) -> None:

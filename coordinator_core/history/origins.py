@@ -71,14 +71,14 @@ def cleaned(producer_id: int | None = None) -> Origin:
 def insider(
     group: GroupHistory, generation: int | None, member: Member | None, producer_id: int | None = None
 ) -> Origin:
-    """Origin of a commit while the group had members; ``member`` owned the partition."""
+    """Origin of a commit while the group had members; ``member`` was the only one, or owned the partition."""
     if member is None:
         why = "the group had members, and no assignment in the log names the partition's owner"
         return Origin(OriginKind.MEMBER, Certainty.LIKELY, why, producer_id=producer_id)
     kind = next((kind for part, kind in _CLIENTS if part in member.client_id.lower() or part in member.client_id), None)
     if kind is None and group.is_streams:
         kind = OriginKind.STREAMS
-    why = f"member of generation {generation} that owned the partition"
+    why = f"member of generation {generation}: its only one, or the partition's owner"
     if producer_id is not None:
         why += f", in a transaction of producer {producer_id}"
     return Origin(

@@ -235,6 +235,27 @@ def test_groups_that_are_deleted_together_are_not_expired(acts: int, tmp_path: P
     check_portions(snapshot, profile)
 
 
+@pytest.mark.parametrize(
+    ("groups", "topics", "told"),
+    [
+        (3, 1, "3 groups lost their offsets of this topic at once, and no offset of it is left"),
+        (3, 2, "3 groups lost their offsets of 2 topics at once, and no offset of them is left"),
+        (20, 17, "at least 16 groups lost their offsets of at least 16 topics at once, and no offset of them is left"),
+    ],
+)
+def test_of_what_went_at_once_no_more_is_told_than_is_kept(groups: int, topics: int, told: str, tmp_path: Path) -> None:
+    log = Log()
+    names = [(f"t{number}", 0) for number in range(topics)]
+    for number in range(groups):
+        log.commit(f"g{number}", dict.fromkeys([*names, ("stays", 0)], 5))
+    log.wait(MINUTE // 2)
+    for number in range(groups):
+        log.tombstones(f"g{number}", *names)
+    log.write(tmp_path)
+    found = group_histories([tmp_path], "3.9.2")
+    assert {one.end.why for group in found.values() for one in group.removals if one.end} == {told}
+
+
 def test_ages_of_one_moment_are_no_retention(tmp_path: Path) -> None:
     """Who deletes groups that were idle for as long leaves the same records as a sweep."""
     log = Log()

@@ -155,3 +155,12 @@ def test_a_commit_outside_transactions_has_no_transactional_id(tmp_path: Path) -
     group = group_histories([log.write(tmp_path)], "3.9.2")["g"]
     settle_origins([group], {0: "pay-1"})
     assert [row["transactional_id"] for row in history_rows(group)] == [None, "pay-1"]
+
+
+def test_who_commits_what_its_assignment_has_not_is_no_owner(tmp_path: Path) -> None:
+    """Coordinators take commits of members for any partition; rule R39 finds those that nobody owns."""
+    log = Log().generation("g", 1, Client("m", partitions=(("orders", 0),)))
+    log.commit("g", {("orders", 0): 5, ("orders", 7): 5, ("other", 0): 5}).write(tmp_path)
+    versions = [version for _, version in group_histories([tmp_path], "3.9.2")["g"].all_versions()]
+    told = {(one.origin.why, one.origin.member.member_id) for one in versions if one.origin and one.origin.member}
+    assert told == {("member of generation 1: its only one, or the partition's owner", "m")}
