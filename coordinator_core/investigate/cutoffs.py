@@ -79,13 +79,8 @@ def _cut_off(
             f"before it starts again: {described(group, '--offsets')}",
         ],
         capture=[
-            f"Without another commit the offsets stay until about {moment(_until_ms(group, case))}."
+            f"The {case.told_stay(group, group.standing)}."
             if is_outside
             else "Copy the client's log before it is restarted."
         ],
     )
-
-
-def _until_ms(group: GroupHistory, case: Case) -> int:
-    held = group.standing.values()
-    return min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)

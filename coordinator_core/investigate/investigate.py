@@ -40,7 +40,7 @@ from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import IS_EMPTY, Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
-from coordinator_core.investigate.outsiders import explain_outsiders
+from coordinator_core.investigate.outsiders import explain_outsiders, without_stopped
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
 from coordinator_core.investigate.partitions import explain_families, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
@@ -134,6 +134,7 @@ def investigate(
             explanations += explain_outsiders(history, case)
             explanations += explain_cut_off(history, case)
             explanations += explain_preallocated(history, log, case)
+    explanations = without_stopped(explanations)
     numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
     explanations += explain_silences(histories, numbers, case)
     placement = Placement(histories, case)

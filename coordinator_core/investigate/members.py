@@ -365,7 +365,6 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         return
     name = group.group_id.removeprefix("connect-")
     since = rounds[-1].place.timestamp_ms if rounds else max(one.last.commit_timestamp_ms for one in held.values())
-    until = case.due_ms(since)
     starts = ", ".join(
         f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:SHOWN]
     )
@@ -373,7 +372,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         "connector-offsets-stay",
         Severity.INFO,
         f"A sink connector named {name}, also one that is created anew, starts from offsets committed before: "
-        f"{starts}; they stay until about {moment(until)}.",
+        f"{starts}; the {case.told_stay(group, held)}.",
         since,
         evidence=[
             Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
@@ -385,24 +384,26 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
 
 def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
     """A group that nobody is in any more: who left last, and until when its offsets stay."""
-    held = group.standing.values()
+    held = group.standing
     if not held or not rounds or rounds[-1].members or group.changes[-1] is not rounds[-1]:
         return
     last = rounds[-1]
     who = f"; last to leave: {', '.join(name_of(one) for one in last.left[:3])}" if last.left else ""
-    newest = max(held, key=lambda one: one.last.commit_timestamp_ms)
     base = last.place.timestamp_ms
-    if newest.last.commit_timestamp_ms > base:
+    if max(one.last.commit_timestamp_ms for one in held.values()) > base:
         return  # Somebody outside goes on.
-    until = min(case.due_ms(base, one.last.expire_timestamp_ms) for one in held)
     yield Explanation(
         IS_EMPTY,
         Severity.INFO,
-        f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} "
-        f"{'stays' if len(held) == 1 else 'stay'} until about {moment(until)}; then a consumer starts from "
-        "auto.offset.reset.",
+        f"{group.group_id} has no members since {moment(base)}{who}. Its {case.told_stay(group, held)}; then "
+        "a consumer starts from auto.offset.reset.",
         base,
         events=[step(one) for one in rounds[-3:]],
         evidence=[step(last)],
-        now=["Start its consumers before that, or commit the offsets again: that starts the time anew."],
+        now=[
+            "Start its consumers before that, or commit the offsets again: that starts the time anew."
+            if case.ages_from(group) is None
+            else "Start its consumers before that. A commit from outside (--reset-offsets, regroup restore) does not "
+            "start the time anew: it counts from when the group became empty."
+        ],
     )

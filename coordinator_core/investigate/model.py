@@ -10,11 +10,11 @@ from typing import NamedTuple
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
-from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place
+from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place, Version
 from coordinator_core.history.signs import name_of
-from coordinator_core.investigate.words import count
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.lifecycle.due import expiry_of
-from coordinator_core.releases import Profile
+from coordinator_core.releases import Clock, Profile
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
@@ -200,3 +200,37 @@ class Case:
             explicit_ms=explicit_ms or 0,
             is_explicit=explicit_ms is not None,
         ).due_ms
+
+    def ages_from(self, group: GroupHistory) -> int | None:
+        """Time (epoch ms) from which all offsets of a group age, whenever they were committed: of a classic one that
+        its members have left (KIP-211)."""
+        last = group.changes[-1] if group.changes else None
+        is_left = last is not None and last.kind is ChangeKind.EMPTY and last.protocol_type is not None
+        return last.place.timestamp_ms if last is not None and is_left and self._asks_groups else None
+
+    def stays_until_ms(self, group: GroupHistory, held: Mapping[OffsetKey, Version]) -> int | None:
+        """Time (epoch ms) at which the first of these offsets of the group expires; ``None``: none does as long as it
+        has the members of now."""
+        last, rules = group.changes[-1] if group.changes else None, self.profile.expiry
+        found = held.items()
+        if last is not None and last.members and self._asks_groups:
+            subscribed = [one.topics for one in last.members]
+            if None in subscribed or not rules.expires_unsubscribed:
+                return None
+            found = {key: one for key, one in found if not any(key.topic in (one or ()) for one in subscribed)}.items()
+        base_ms = self.ages_from(group)
+        due = (
+            self.due_ms(one.last.commit_timestamp_ms if base_ms is None else base_ms, one.last.expire_timestamp_ms)
+            for _, one in found
+        )
+        return min(due, default=None)
+
+    @property
+    def _asks_groups(self) -> bool:
+        return self.profile.expiry.clock is Clock.GROUP
+
+    def told_stay(self, group: GroupHistory, held: Mapping[OffsetKey, Version]) -> str:
+        """How long offsets of the group stay: ``2 committed offsets stay until about 2026-05-12 02:41:07Z``."""
+        until_ms = self.stays_until_ms(group, held)
+        told = f"{count(len(held), 'committed offset')} {'stays' if len(held) == 1 else 'stay'} "
+        return told + ("as long as the group has members" if until_ms is None else f"until about {moment(until_ms)}")

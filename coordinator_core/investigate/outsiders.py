@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from coordinator_core.durations import HOUR_MS, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.cutoffs import cut_off_of
 from coordinator_core.investigate.model import USUAL, Case, Event, Explanation
+from coordinator_core.investigate.uses import OUTSIDE
 from coordinator_core.investigate.words import described, moment
 from coordinator_core.rules.model import Severity
+
+_ENDED = frozenset({"commits-end-with-coordinator", "commits-from-outside-stopped"})
 
 
 def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
     """Groups without members whose regular commits end long before the offsets partition does."""
     for _, group in sorted(history.groups.items()):
-        held = group.standing.values()
+        held = group.standing
         rounds = rounds_of(group)
         if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
             continue
-        newest = max(held, key=lambda one: one.last_place.record_offset)
+        newest = max(held.values(), key=lambda one: one.last_place.record_offset)
         at = newest.last_place
         is_earlier = bool(rounds) and at.record_offset < rounds[-1].place.record_offset
         usual = (at.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
@@ -29,14 +32,21 @@ def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explana
         if is_earlier or is_short or cut_off_of(history, group) is not None:
             continue
         if newest.origin is not None and newest.origin.kind not in (OriginKind.ADMIN, OriginKind.MEMBER):
-            until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)
-            yield _stopped(group, newest, newest.origin, usual, quiet, until)
+            yield _stopped(group, newest, newest.origin, usual, quiet, case)
+
+
+def without_stopped(found: Iterable[Explanation]) -> list[Explanation]:
+    """The explanations without those that say of a group that it is committed from outside, where others say that it
+    was, until some time."""
+    found = list(found)
+    ended = {(one.offsets_partition, one.group_id) for one in found if one.code in _ENDED}
+    return [one for one in found if one.code != OUTSIDE or (one.offsets_partition, one.group_id) not in ended]
 
 
 def _stopped(
-    group: GroupHistory, newest: Version, origin: Origin, usual_ms: float, quiet_ms: int, until_ms: int
+    group: GroupHistory, newest: Version, origin: Origin, usual_ms: float, quiet_ms: int, case: Case
 ) -> Explanation:
-    place = newest.last_place
+    place, held = newest.last_place, group.standing
     is_mirror = origin.kind is OriginKind.MIRROR
     return Explanation(
         "commits-from-outside-stopped",
@@ -50,12 +60,12 @@ def _stopped(
             if is_mirror
             else ": that client was stopped, or hangs."
         )
-        + f" They stay until about {moment(until_ms)}.",
+        + f" Its {case.told_stay(group, held)}.",
         place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
         evidence=[Event(place, "newest commit")],
-        not_this=["No member left: the group had none.", "No committed offset was lost."],
+        not_this=["No member left: the group had none then.", "No committed offset was lost."],
         now=[
             f"Compare with the group in the other cluster: {described(group)}. If it goes "
             "on there, look at MirrorCheckpointConnector: a task that was restarted translates offsets only that are "

@@ -12,8 +12,9 @@ from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupSt
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
-from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, were
+from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, were, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.releases import Deleter
 from coordinator_core.rules.model import Severity
 
 _RECONCILED_MS = 600_000
@@ -227,14 +228,13 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
         held = {key: one for key, one in standing.items() if key.topic == topic}
         if not held or max(one.last_place for one in held.values()) > since.place:
             continue
-        until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held.values())
         yield Explanation(
             "topic-unsubscribed",
             Severity.INFO,
             f"{count(len(held), 'committed offset')} of {group.group_id} {is_or_are(len(held))} for "
             f"{topic}, to which no member subscribes since generation {since.generation} at "
             f"{moment(since.place.timestamp_ms)}: what tools show as its lag there grows, and nobody is to read it. "
-            f"They stay until about {moment(until)}.",
+            f"The {case.told_stay(group, held)}.",
             since.place.timestamp_ms,
             events=[step(one) for one in (*rounds[: rounds.index(since)][-1:], since)],
             evidence=[
@@ -243,8 +243,11 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
             ][:SHOWN],
             not_this=["No consumer is stuck: none is to read that topic."],
             now=[
-                f"Remove them, if the topic was left on purpose: "
-                f"{consumer_groups(group.group_id, '--delete-offsets', '--topic', topic)}",
+                *when(
+                    Deleter.OFFSET_DELETE in case.profile.deleters,
+                    "Remove what is left of it, if the topic was left on purpose: "
+                    + consumer_groups(group.group_id, "--delete-offsets", "--topic", topic),
+                ),
                 "If it was not: look at what the members were deployed with at that time (topic list or pattern).",
             ],
         )

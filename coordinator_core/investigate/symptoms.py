@@ -141,7 +141,10 @@ _SYMPTOMS = (
     ("staging, environment, half of", "members-of-two-kinds two-writers mixed-subscriptions"),
     ("lz4, checksum", "old-lz4-checksum"),
     ("connector", "connector-offsets-stay"),
-    ("no active members, no members, inactive", "commits-without-members group-is-empty share-group"),
+    (
+        "no active members, no members, inactive",
+        "commits-without-members commits-from-outside-stopped group-is-empty share-group",
+    ),
     (
         "ABORT, PRODUCER_FENCED, ProducerFenced, InvalidProducerEpoch, INVALID_PRODUCER_EPOCH, fenced",
         "producer-begins-again transactions-aborted commit-overtaken",

@@ -339,7 +339,6 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         return
     key, version = min(gone.items())
     fewer = topics.bounds(key.topic, 0) is not None
-    until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in gone.values())
     yield Explanation(
         "committed-for-missing-topic",
         Severity.INFO,
@@ -350,8 +349,8 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             if fewer
             else "there is no such topic (any more). "
         )
-        + f"Tools show it without an end or a lag; it stays until about {moment(until)} unless somebody commits it, "
-        "and if the topic is made again, consumers begin there.",
+        + f"Tools show {'it' if len(gone) == 1 else 'them'} without an end or a lag; the "
+        f"{case.told_stay(group, gone)}, and if the topic is made again, consumers begin there.",
         version.last_place.timestamp_ms,
         evidence=[
             Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
 from coordinator_core.groups.model import GroupType, OffsetKey
@@ -28,7 +28,7 @@ from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
-_OUTSIDE = "commits-without-members"
+OUTSIDE = "commits-without-members"
 _ABORTED = 5
 _REGULAR = 3
 _AT_LEAST_TWO = 2
@@ -329,24 +329,23 @@ def _is_at_end(key: OffsetKey, version: Version, case: Case) -> bool:
 
 def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """Somebody commits for a group that has no members."""
-    held = group.standing.values()
+    held = group.standing
     if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
         return
     since = rounds[-1].place.record_offset if rounds else -1
     commits = max(
         sum(one.commits for one in versions if one.place.record_offset > since) for versions in group.versions.values()
     )
-    newest = max(held, key=lambda one: one.last_place.record_offset)
+    newest = max(held.values(), key=lambda one: one.last_place.record_offset)
     origin = newest.origin
     if commits < _REGULAR or origin is None or origin.kind in (OriginKind.ADMIN, OriginKind.MEMBER):
         return
-    until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)
     yield Explanation(
-        _OUTSIDE,
+        OUTSIDE,
         Severity.INFO,
         f"{group.group_id} has no members, and its offsets went on: {count(commits, 'commit')} from outside, by "
         f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
-        f"{moment(newest.last_place.timestamp_ms)}. Without another one they stay until about {moment(until)}.",
+        f"{moment(newest.last_place.timestamp_ms)}. {_stay(group, held, case)}.",
         newest.last_place.timestamp_ms,
         evidence=[Event(newest.last_place, "newest commit")],
         not_this=["The group is not dead, although tools say that it has no active members."],
@@ -359,6 +358,13 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
             "Watch its lag by offsets, not by members; a reset by an Admin client is not refused while it runs.",
         ],
     )
+
+
+def _stay(group: GroupHistory, held: Mapping[OffsetKey, Version], case: Case) -> str:
+    """How long offsets stay that a commit from outside may renew, or not."""
+    return (
+        "Its" if case.ages_from(group) is not None else "Without another one its"
+    ) + f" {case.told_stay(group, held)}"
 
 
 def _share(group: GroupHistory, last: Change) -> Explanation:
@@ -437,7 +443,7 @@ def without_cut_off(
         for group_id, group in history.groups.items()
         if not group.changes
     }
-    return [one for one in found if one.code != _OUTSIDE or (one.offsets_partition, one.group_id) not in unknown]
+    return [one for one in found if one.code != OUTSIDE or (one.offsets_partition, one.group_id) not in unknown]
 
 
 def _changed_type(group: GroupHistory) -> Iterator[Explanation]:

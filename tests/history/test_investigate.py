@@ -1557,3 +1557,58 @@ def test_the_time_of_the_capture_is_now_also_of_a_log_that_is_quiet_at_its_end(
         (directory / "topics.json").write_text(json.dumps(document | {"captured_at_ms": T0 + HOUR}))
     document = json.loads(out(capfd, str(directory), "--kafka-version", "2.3.1", "--format", "json"))
     assert ("hanging-transaction" in {one["code"] for one in document["explanations"]}) == is_captured
+
+
+def left_behind(kind: str) -> Log:
+    """A group of one of two types that was left three days after its last commit."""
+    if kind == "consumer":
+        log = Log().modern(joins("a", "/10.0.0.1"), bumped(1), owns("a", 1, 0)).commit(GROUP, {KEY: 5})
+        log.wait(3 * DAY).modern(*leaves("a"), bumped(2))
+    else:
+        log = Log().generation(GROUP, 1, Client("m")).commit(GROUP, {KEY: 5}).wait(3 * DAY).generation(GROUP, 2)
+    return log.wait(HOUR).commit("other", {KEY: 1})
+
+
+@pytest.mark.parametrize(("kind", "until"), [("consumer", "2026-06-04 20:26:40Z"), ("classic", "2026-06-07 20:26:40Z")])
+def test_offsets_of_a_group_without_members_age_as_its_type_has_it(
+    kind: str, until: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a classic group age from when it became empty, also a commit of later; others from their commits."""
+    path = left_behind(kind).write(tmp_path)
+    (one,) = explained(path, capfd, "--group", GROUP, release="4.3.1")
+    assert one["code"] == "group-is-empty"
+    assert f"Its 1 committed offset stays until about {until};" in one["verdict"]
+    assert ("that starts the time anew" in one["now"][0]) is (kind == "consumer")
+    assert ("does not start the time anew" in one["now"][0]) is (kind == "classic")
+
+
+def test_a_commit_from_outside_does_not_keep_the_offsets_of_a_classic_group(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation(GROUP, 1, Client("m")).commit(GROUP, {KEY: 5}).wait(MINUTE).generation(GROUP, 2)
+    for number in range(100):
+        log.wait(HOUR).commit(GROUP, {KEY: 6 + number})
+    path = log.write(tmp_path / "goes-on")
+    (goes_on,) = explained(path, capfd, "--group", GROUP)
+    assert goes_on["code"] == "commits-without-members"
+    assert goes_on["verdict"].endswith(". Its 1 committed offset stays until about 2026-06-04 20:27:40Z.")
+    path = log.wait(40 * HOUR).commit("other", {KEY: 1}).write(tmp_path / "ended")
+    (ended,) = explained(path, capfd, "--group", GROUP)
+    assert ended["code"] == "commits-from-outside-stopped"
+    assert ended["verdict"].endswith(". Its 1 committed offset stays until about 2026-06-04 20:27:40Z.")
+
+
+@pytest.mark.parametrize(("release", "expires"), [("2.3.1", False), ("3.9.2", True)])
+def test_offsets_of_a_topic_that_members_left_stay_where_the_release_keeps_them(
+    release: str, expires: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Releases before 2.4 expire none of a live group, and have no request that removes some (KIP-496)."""
+    pay = ("pay", 0)
+    log = Log().generation(GROUP, 1, Client("m", topics=("orders", "pay"), partitions=(KEY, pay)))
+    log.commit(GROUP, {KEY: 5, pay: 4}).wait(MINUTE).generation(GROUP, 2, Client("m", partitions=(KEY,)))
+    path = log.wait(MINUTE).commit(GROUP, {KEY: 6}).write(tmp_path)
+    (one,) = explained(path, capfd, "--group", GROUP, release=release)
+    assert one["code"] == "topic-unsubscribed"
+    stays = "until about 2026-06-04 20:26:40Z." if expires else "as long as the group has members."
+    assert one["verdict"].endswith(f"The 1 committed offset stays {stays}")
+    assert ("--delete-offsets" in str(one["now"])) is expires
