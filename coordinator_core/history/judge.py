@@ -299,10 +299,10 @@ class Judge:
             if group.has_topic_still(removal):
                 why += ", and the topic has the same id afterwards: it was not deleted"
             elif removal.subscribed and self._may_stay(*at) and not self._stays(*at):
-                why += (
-                    ", and another group has offsets of the topic; whether it had them then, only a reading of all "
-                    "groups tells"
-                )
+                # Of more groups than an instant keeps nobody knows which lost none.
+                is_known = len(self._deletions.around(place.timestamp_ms).groups) < Deletions.NAMES
+                known = " and lost none then; whether it had them before" if is_known else "; whether it had them then"
+                why += f", and another group has offsets of the topic{known}, only a reading of all groups tells"
                 return End(EndKind.NO_RULE, place, Certainty.POSSIBLE, why, others=(EndKind.TOPIC_DELETION,))
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, why)
         first, others = candidates[0], tuple(end.kind for end in candidates[1:])

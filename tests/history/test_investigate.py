@@ -747,6 +747,26 @@ def test_a_topic_that_others_still_have_was_not_deleted(
     assert any("cannot exclude: topic deletion" in one for one in found[0]["not_this"]) == is_unsure
 
 
+@pytest.mark.parametrize("groups", [3, 20])
+def test_of_many_groups_nobody_says_that_one_lost_nothing(
+    groups: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All lose their offsets at once, and those of ``z`` come back. Of the names of such a moment few are kept."""
+    names = ["g", *map(str, range(groups)), "z"]
+    log = Log().generation("g", 1, Client("m", partitions=(KEY,)))
+    for name in names:
+        log.commit(name, {KEY: 5})
+    log.wait(MINUTE)
+    for name in names if groups == 20 else names[:-1]:
+        log.tombstones(name, KEY)
+    path = log.wait(MINUTE).commit("z", {KEY: 1}).write(tmp_path)
+    arguments = [str(path), "--kafka-version", "3.9.2", *NOW, "--group", "g", "--format", "json"]
+    told = json.loads(out(capfd, *arguments))["explanations"]
+    (found,) = (one["verdict"] for one in told if one["code"] == "tombstones-without-a-rule")
+    assert "only a reading of all groups tells" in found
+    assert ("lost none then" in found) is (groups == 3)
+
+
 @pytest.mark.parametrize(
     ("build", "point"), [(reset_undone, "--to-offset 400"), (reset_of_assign, "--before-record 0:164")]
 )
