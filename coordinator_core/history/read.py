@@ -216,13 +216,26 @@ class HistoryReader:
             group.cleaned_to = self._history.cleaned_to
             for removal in group.removals:
                 removal.near_end = self._history.last_ms - removal.place.timestamp_ms <= MINUTE_MS
-            if group.assigned is not None:
-                # Commits name topics, too.
-                ids = {version.last.topic_id: key.topic for key, version in group.all_versions()}
-                named = {topic_id: name for topic_id, name in ids.items() if topic_id is not None}
-                names = ChainMap(named, self._topic_names_of(group.group_id))
-                group.members = members_of(self._history.state.groups.get(group.group_id), names)
+            self._end_members(group, self._history.state.groups.get(group.group_id))
         return self._history
+
+    def _end_members(self, group: GroupHistory, end: Group | None) -> None:
+        """Members of a group that is, or was, no classic one, as they are at the ``end`` of the log."""
+        if end is None or (isinstance(end, ClassicGroup) and group.assigned is None):
+            return
+        # Commits name topics, too.
+        ids = {version.last.topic_id: key.topic for key, version in group.all_versions()}
+        named = {topic_id: name for topic_id, name in ids.items() if topic_id is not None}
+        members = members_of(end, ChainMap(named, self._topic_names_of(group.group_id)))
+        if group.assigned is not None:
+            group.members = members
+        last = group.changes[-1] if group.changes else None
+        if last is None or last.kind not in (ChangeKind.EPOCH, ChangeKind.EMPTY) or last.group_type is not end.type:
+            return
+        if {one.member_id for one in members} != {one.member_id for one in last.members}:
+            # A member that tells of another host or timeout brings no epoch. Where the cleaner has removed its first
+            # record, the newest one comes behind the epoch with which it joined.
+            last.members, last.kind = members, ChangeKind.EPOCH if members else ChangeKind.EMPTY
 
     def _note_passed(self) -> None:
         if self._passing is not None:

@@ -1632,3 +1632,17 @@ def test_offsets_of_a_topic_that_members_left_stay_where_the_release_keeps_them(
     stays = "until about 2026-06-04 20:26:40Z." if expires else "as long as the group has members."
     assert one["verdict"].endswith(f"The 1 committed offset stays {stays}")
     assert ("--delete-offsets" in str(one["now"])) is expires
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_member_whose_newest_record_is_behind_the_epoch_is_there(
+    is_new: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a member that told of another host the cleaner has left that record; such a change brings no epoch."""
+    epoch = {"groupId": "g"}
+    log = Log() if is_new else Log().skip(1)
+    log.modern((3, epoch, {"epoch": 2})).commit("g", {KEY: 5}).wait(MINUTE).modern(modern_member("g", "m"))
+    if is_new:
+        log.modern((3, epoch, {"epoch": 3}))
+    path = log.write(tmp_path)
+    document = json.loads(out(capfd, str(path), "--kafka-version", "4.3.1", *NOW, "--group", "g", "--format", "json"))
+    assert "group-is-empty" not in [one["code"] for one in document["explanations"]]
+    assert "1 member: m on /10.0.0.1" in document["verdict"]
