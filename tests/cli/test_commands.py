@@ -15,13 +15,18 @@ from coordinator_core.cli.app import cli, run
 from coordinator_core.cli.options import WITHOUT_SPARK
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import read_records
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.manifest import summary
+from coordinator_core.runs.place import RunPlace
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.commands import leaf_commands
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
 from tests.history.logs import Log
+from tests.log.builders import NOW_MS
 from tests.replay.histories import History, OffsetKey, encoded_key
+from tests.rules.faults import damaged
 
 NOW = ["--now-ms", "1795260000000"]
 OFFSET_TYPE = b"\0\1"
@@ -499,7 +504,7 @@ def test_a_log_without_a_record_is_told_as_that(
         assert (code, err.count(warning)) == (0, 1), err
         assert "told from the records" not in err
     told: dict[str, dict[str, Any]] = {
-        "replay": {"rows": {"record_counts": 0}, "load_failures": 0},
+        "replay": {"rows": {"record_counts": 0}, "load_failures": 0, "damage": 0},
         "history": {"rows": 0, "damage": [], "history": "out", "hash": None},
     }
     for module in (history, spark_app):
@@ -512,6 +517,29 @@ def test_a_log_without_a_record_is_told_as_that(
     assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
     write_segment(log, b"".join(History().commit(1).batches))
     assert "holds no record" not in outcome(["list", str(log)], capfd)[2]
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("command", ["replay", "list"])
+def test_damage_that_was_read_past_is_told_by_either_engine(
+    command: str, engine: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replayed(_: str, __: str, arguments: list[str], *___: object) -> dict[str, Any]:
+        options = dict(zip(arguments[::2], arguments[1::2], strict=False))
+        place = RunPlace(*(options[f"--{name}"] for name in ("output", "cluster", "window", "run-id")))
+        snapshot = discover([options["--snapshot"]])
+        manifest = replay_to_run(snapshot, place, profile=None, now_ms=NOW_MS, on_damage=OnDamage.RECOVER)
+        return summary(manifest, path=place.path, latest=False)
+
+    monkeypatch.setattr(spark_app, "run_spark_app", replayed)
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, damaged())
+    more = ["--output", str(tmp_path / "out"), "--cluster", "c"] if command == "replay" else []
+    code, _, err = outcome([command, str(log), *more, "--partial", "--engine", engine], capfd)
+    assert code == 0
+    assert err.count("bad_crc") == 1
+    assert "the input is damaged; it was read as a restarting broker would, and the result is partial" in err
 
 
 @pytest.mark.parametrize("command", ["describe", "list"])
