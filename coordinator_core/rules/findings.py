@@ -125,9 +125,10 @@ def _gathered(hits: pa.Table, rows: Int64s) -> tuple[pa.Table, Int64s]:
 
 
 def text_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Values as text, ``-`` for null."""
+    """Values as text, ``-`` for null, ``''`` for an empty one: group ids may be."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return pc.fill_null(array.cast(pa.string()), "-")
+    texts = array.cast(pa.string())
+    return pc.fill_null(pc.if_else(pc.equal(texts, ""), "''", texts), "-")
 
 
 def _message(template: str, hits: pa.Table) -> pa.Array:

@@ -254,6 +254,12 @@ def test_a_record_whose_type_cannot_be_read_has_none_in_the_message(
     assert (row["rule"], row["message"]) == ("R05", message)
 
 
+def test_an_empty_name_is_seen_in_a_message(tmp_path: Path) -> None:
+    """Coordinators take commits of the group ''."""
+    (row,) = one(classic(""), commit(""), commit("", "")).reconcile(tmp_path).findings.to_pylist()
+    assert (row["rule"], row["message"]) == ("R43", "'' has offsets of '' and does not subscribe to it")
+
+
 def test_partitions_below_0_are_told_apart(tmp_path: Path) -> None:
     """No broker takes a commit for one, but a log may have it."""
     offsets = [commit("g", "a", 3), commit("g", "b", -2)]
