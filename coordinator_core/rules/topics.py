@@ -22,7 +22,7 @@ from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.needs import Need
 from coordinator_core.topology import PartitionInfo, partition_info
-from coordinator_core.untrusted import INT32_END, whole_number
+from coordinator_core.untrusted import INT32_END, is_utf8, whole_number
 
 Int64s = npt.NDArray[np.int64]
 
@@ -227,7 +227,7 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
 def _offsets_topic(document: Any, entries: Any) -> OffsetsTopic:
     found: Any = next((entry for entry in entries if entry["name"] == OFFSETS_TOPIC), {})
     infos = [partition_info(one) for one in found and _partitions(found) if "leader" in one and one.get("replicas")]
-    config = {str(name): str(value) for name, value in (found.get("config") or {}).items()}
+    config = {str(name): _text(str(value)) or "" for name, value in (found.get("config") or {}).items()}
     brokers = document.get("brokers", ())
     racks = {int(one["broker_id"]): _text(one.get("rack")) for one in brokers}
     for name, is_taken in _CHECKED.items():
@@ -262,7 +262,7 @@ def _tells(offsets_topic: OffsetsTopic, partitions: list[Any]) -> frozenset[Need
 
 
 def _text(value: Any) -> str | None:
-    if not (value is None or isinstance(value, str)):
+    if not (value is None or (isinstance(value, str) and is_utf8(value))):
         raise TypeError(f"{value!r} is no text")
     return value
 

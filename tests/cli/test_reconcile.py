@@ -180,6 +180,9 @@ def test_a_log_is_walked_over_or_not(command: str, negative: str, capfd: pytest.
         {"config": {"min.compaction.lag.ms": None}},
         {"config": {"min.cleanable.dirty.ratio": "half"}},
         {"rack": ["a"]},
+        {"rack": "\ud800"},
+        {"topic_id": "\ud800"},
+        {"config": {"cleanup.policy": "\ud800"}},
     ],
 )
 def test_topics_with_values_of_another_type_are_refused(
