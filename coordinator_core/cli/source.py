@@ -79,8 +79,11 @@ def load_source(paths: Sequence[str], options: ReplayOptions, *, long_texts: Lon
 def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
     """The path of the run that ``paths`` is, or of one that a snapshot is replayed into for as long as it is needed."""
     if is_one_run(paths):
+        run = open_run(paths[0])
         if options.profile is not None:
-            raise already_replayed(open_run(paths[0]))
+            raise already_replayed(run)
+        if options.asked_now_ms not in (None, run.now_ms):
+            note(f"regroup: a run is judged by its own time, {run.now_ms} here: --now-ms changes nothing")
         yield paths[0]
         return
     with tempfile.TemporaryDirectory(prefix="regroup-") as directory:

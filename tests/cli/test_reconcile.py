@@ -16,6 +16,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import THRESHOLDS
+from coordinator_core.runs.read import open_run
 from tests.cases import case
 from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, one
@@ -54,6 +55,21 @@ def test_json_has_every_rule_in_one_place(negative: str, capfd: pytest.CaptureFi
     assert finding["evidence"] == {"committed_offset": -1}
     places = [*document["evaluated"], *document["not_evaluated"], *document["not_applicable"]]
     assert sorted(places) == sorted(RULES)
+
+
+@pytest.mark.parametrize("command", ["reconcile", "report"])
+def test_a_run_keeps_its_time_and_says_so_to_who_asks_for_another(
+    command: str, negative: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    now_ms = open_run(negative).now_ms
+    told = f"regroup: a run is judged by its own time, {now_ms} here: --now-ms changes nothing\n"
+    printed = []
+    for asked, expected in (([], ""), (["--now-ms", str(now_ms)], ""), (["--now-ms", str(now_ms + 1)], told)):
+        assert run([command, negative, *asked, "--fail-on", "never", "--format", "json"]) == 0
+        out, err = capfd.readouterr()
+        printed.append(out)
+        assert err == expected
+    assert len(set(printed)) == 1
 
 
 def test_jsonl_and_csv_have_the_same_findings(negative: str, capfd: pytest.CaptureFixture[str]) -> None:
