@@ -42,7 +42,7 @@ _UNDO_SHOWN = 5
     is_flag=True,
     help="Replay the captured log and compare it with the groups that the coordinators describe.",
 )
-@click.option("--kafka-version", metavar="RELEASE", help="With --check-groups: rules of this Kafka release.")
+@click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, for --check-groups and undo.")
 @click.option(
     "--coordinator",
     type=click.Choice(["classic", "new"]),

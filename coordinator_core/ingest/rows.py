@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,8 +130,7 @@ def read_rows(path: str) -> Iterator[Rows]:
     system, inner = storage.filesystem(path)
     row = 0
     try:
-        options = {"coerce_int96_timestamp_unit": "ms", "read_dictionary": list(_SIZED)}
-        with pq.ParquetFile(inner, filesystem=system, **options) as file:
+        with _opened(system, inner) as file:
             names = _columns(path, file.schema_arrow)
             _check_headers(path, file.metadata)
             for batch in file.iter_batches(ROWS_PER_READ, columns=names):
@@ -143,6 +143,15 @@ def read_rows(path: str) -> Iterator[Rows]:
             raise RegroupError(lack) from error
         storage.raise_refused(path, error)
         raise BadRowsError(path, row or None, "unreadable", " ".join(str(error).split())) from None
+
+
+def _opened(system: Any, path: str) -> pq.ParquetFile:
+    options = {"filesystem": system, "coerce_int96_timestamp_unit": "ms"}
+    try:
+        return pq.ParquetFile(path, read_dictionary=list(_SIZED), **options)
+    except KeyError:
+        # One of these columns is not there.
+        return pq.ParquetFile(path, **options)
 
 
 def _check_headers(path: str, file: pq.FileMetaData) -> None:

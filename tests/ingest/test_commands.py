@@ -187,6 +187,8 @@ LONG = [row(number) for number in range(5000)]
     "rows, schema, message",
     [
         (ROWS, without("offset"), "missing_columns: offset; it has key, value"),
+        *((ROWS, without(name), f"missing_columns: {name}; it has ") for name in ("key", "value", "topic")),
+        ([row(0, {"a": 1})], typed("key", pa.struct([("a", pa.int8())])), "column_type: key is struct<a: int8>"),  # type: ignore[arg-type]
         (ROWS, typed("timestampType", pa.string()), "column_type: timestampType is string, not int"),
         ([row(0, "k")], typed("key", pa.string()), "column_type: key is string, not binary"),
         ([row(0), row(None)], SCHEMA, "row 1: null_offset"),  # type: ignore[arg-type]
