@@ -108,7 +108,7 @@ def rule_text(rule: Rule) -> str:
     """Everything about one rule."""
     rows = {
         **fields_of(rule, "why", "evidence", "remedy"),
-        "tables": ", ".join(rule.reads),
+        "tables": ", ".join(rule.reads) or "-",
         "needs": ", ".join(need.value for need in rule.needs) or "the run alone",
         "thresholds": ", ".join(rule.thresholds) or "-",
         "profiles": "all" if rule.profiles is None else ", ".join(sorted(rule.profiles)),

@@ -250,6 +250,8 @@ def test_rules_lists_the_catalogue_and_explains(capfd: pytest.CaptureFixture[str
     assert said(["rules", "D10"], capfd, code=0) == said(["rules", "committed-offset-moved-back"], capfd, code=0)
     (rule,) = json.loads(said(["rules", "r31", "--format", "json"], capfd, code=0))
     assert (rule["code"], rule["needs"]) == ("R31", ["topics"])
+    explained = said(["rules", *RULES], capfd, code=0).splitlines()
+    assert [line for line in explained if line != line.rstrip()] == []
     assert run(["rules", "R99"]) == 2
 
 

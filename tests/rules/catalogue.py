@@ -95,7 +95,7 @@ def catalogue_page() -> str:
         lines.append(f"| [{rule.code}](#{_anchor(rule)}) | {rule.name} | {rule.severity.label} | {_needs(rule)} |")
     lines += ["", *(_section(rule) for rule in RULES.values()), _SETTINGS.rstrip("\n")]
     for name, threshold in THRESHOLDS.items():
-        lines.append(f"| `{name}` | {threshold.default:g} | {threshold.meaning} |")
+        lines.append(f"| `{name}` | {threshold.default:.10g} | {threshold.meaning} |")
     lines += ["", _TABLE.rstrip("\n")]
     for field in FINDINGS.arrow:
         null = ", null" if field.nullable else ""
