@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.not_here import check_groups
+from coordinator_core.cli.not_here import check_groups, tell_split
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
@@ -118,6 +118,16 @@ def whatif_command(
     found = [effect for state in source.states for effect in effects[name](state)]
     if changes["offsets_partitions"] and found and profile.loader is Loader.SCALA:
         note("The classic coordinator of a broker that leads both partitions of such a group finds it all the same.")
+    if not is_expired:
+        # The others are changes to each copy of a group.
+        concerned = {effect.group_id for effect in found}
+        held = (
+            {"group_id": group_id, "offsets_partition": state.offsets_partition}
+            for state in source.states
+            for group_id in state.groups
+            if group_id in concerned
+        )
+        tell_split(source, held, paths, options)
     if changes["delete_topic"] and not found:
         note("None of the groups has an offset of these topics, or subscribes to one.")
     document = whatif_document(

@@ -32,7 +32,8 @@ def whatif_document(
     changed: dict[str, Counter[str]] = {"groups": Counter(), "committed_offsets": Counter()}
     for one in effects:
         changed["groups" if one.topic is None else "committed_offsets"][one.outcome] += 1
-    touched = {(one.group_id, one.topic, one.partition) for one in effects}
+    # A group can be in several offsets partitions.
+    touched = {(one.offsets_partition, one.group_id, one.topic, one.partition) for one in effects}
     return {
         "profile": profile,
         "now_ms": now_ms,
@@ -41,8 +42,14 @@ def whatif_document(
         "effects": [asdict(one) for one in effects],
         "changed": {what: dict(sorted(counts.items())) for what, counts in changed.items()},
         "kept": {
-            "groups": sum((group_id, None, None) not in touched for state in states for group_id in state.groups),
-            "committed_offsets": sum(key not in touched for state in states for key in state.offsets),
+            "groups": sum(
+                (state.offsets_partition, group_id, None, None) not in touched
+                for state in states
+                for group_id in state.groups
+            ),
+            "committed_offsets": sum(
+                (state.offsets_partition, *key) not in touched for state in states for key in state.offsets
+            ),
         },
     }
 

@@ -248,6 +248,21 @@ def test_the_command_says_the_same_in_each_form(change: list[str], code: int, ca
     assert (found, printed.count("\n")) == (code, 3 + bool(rows) + len(rows))
 
 
+def test_a_group_in_two_offsets_partitions_is_two_in_the_sums(tmp_path: Path, capfd: Capture) -> None:
+    home = partition_for("g", 50)
+    for partition in (home, home + 1):
+        Log().commit("g", {("t", 0): 1, ("t", 1): 1}).write(tmp_path, partition)
+    arguments = ["whatif", str(tmp_path), "--kafka-version", "4.3.1", "--offsets-topic-num-partitions", "50"]
+    code, printed, said = outcome([*arguments, "--offsets-partitions", "50"], capfd)
+    assert code == 1
+    assert printed.splitlines()[-2:] == ["groups: 1 unreachable, 1 kept", "committed offsets: 2 unreachable, 2 kept"]
+    assert f"group 'g' is in offsets partitions {home}, {home + 1}: the broker answers with that of {home}" in said
+    # The coordinators of both partitions delete these.
+    _, printed, said = outcome([*arguments, "--delete-topic", "t"], capfd)
+    assert "committed offsets: 4 removed, 0 kept" in printed
+    assert "is in offsets partitions" not in said
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
