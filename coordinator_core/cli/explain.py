@@ -19,7 +19,11 @@ from coordinator_core.untrusted import INT32_END, visible, whole_number
 @click.command("explain")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT…|RUN")
 @click.option("--group", "group_id", required=True, metavar="GROUP", help="The group to explain.")
-@click.option("--topic", metavar="TOPIC[:PARTITION]", help="Only its committed offsets for this topic.")
+@click.option(
+    "--topic",
+    metavar="TOPIC[:PARTITION]",
+    help="Of its committed offsets only those of this topic; records of the group itself are there, too.",
+)
 @log_options
 @format_option(Format.TEXT, Format.JSON, Format.JSONL)
 def explain_command(

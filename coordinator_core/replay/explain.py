@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator_core.errors import Damage
-from coordinator_core.groups.model import CommittedOffset, LoadFailure, OffsetKey
+from coordinator_core.groups.model import CommittedOffset, Group, LoadFailure, OffsetKey
+from coordinator_core.groups.modern import ConsumerRecords, ShareRecords, StreamsRecords
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
@@ -119,6 +120,7 @@ def _data(
         yield name, offset_key, effect
         return
     failures = len(replayer.load_failures())
+    found = not isinstance(meaning, GroupRecord) or _holds(replayer.group(subject.group_id), meaning)
     replayer.replay_record(batch, records, record)
     if isinstance(meaning, UninterpretedRecord):
         if meaning.failure:
@@ -126,7 +128,7 @@ def _data(
         return
     if isinstance(meaning, GroupRecord) and meaning.key.get("group", meaning.key.get("groupId")) == subject.group_id:
         failed = replayer.load_failures()[failures:]
-        effect = _load_fails(failed) if failed else _group_effect(meaning)
+        effect = _load_fails(failed) if failed else _group_effect(meaning, found=found)
         yield f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}", None, effect
 
 
@@ -176,12 +178,26 @@ def _commit_effect(
     return "; ".join(effects) or "nothing to remove"
 
 
-def _group_effect(record: GroupRecord) -> str:
+_TARGETS = frozenset({kind.target_member for kind in (ConsumerRecords, ShareRecords, StreamsRecords)})
+"""Key types of the target assignments of members."""
+
+
+def _holds(group: Group | None, record: GroupRecord) -> bool:
+    """Whether the group has what a tombstone with the key of ``record`` removes."""
+    member_id, regex = record.key.get("memberId"), record.key.get("regularExpression")
+    if member_id is not None:
+        return member_id in getattr(group, "target_assignment" if record.key_type in _TARGETS else "members", ())
+    if regex is not None:
+        return regex in getattr(group, "regexes", ())
+    return group is not None
+
+
+def _group_effect(record: GroupRecord, *, found: bool) -> str:
     value = record.value
     member = record.key.get("memberId")
     where = f"member {member}: " if member is not None else ""
     if value is None:
-        return f"{where}removed"
+        return where + ("removed" if found else "nothing to remove")
     if record.key_type == 2:
         members = ", ".join(entry["memberId"] for entry in value["members"]) or "none"
         return f"generation {value['generation']}, protocol {value['protocol'] or 'none'}, members: {members}"

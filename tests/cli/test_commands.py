@@ -23,7 +23,7 @@ from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.commands import leaf_commands
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
-from tests.history.logs import Log
+from tests.history.logs import Log, modern_member
 from tests.log.builders import NOW_MS
 from tests.replay.histories import History, OffsetKey, encoded_key
 from tests.rules.faults import damaged
@@ -183,6 +183,24 @@ def test_a_record_that_ends_the_load_is_told_of_its_group(
     assert told[1].endswith("generation 1, protocol none, members: none")
     assert output_of([*arguments, "g", "--topic", "orders:1"], capfdbinary).splitlines() == [told[1], told[3]]
     assert output_of([*arguments, "other"], capfdbinary).splitlines() == told[3:]
+
+
+def test_a_tombstone_of_what_is_not_there_is_told_as_such(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    group, member = {"groupId": "g"}, {"groupId": "g", "memberId": "m"}
+    regex = {"groupId": "g", "regularExpression": "a.*"}
+    gone: list[tuple[int, dict[str, Any], None]] = [(8, member, None), (7, member, None), (5, member, None)]
+    log = Log().tombstones("g", ("t", 0), with_group=True).modern(*gone, (16, regex, None), (3, group, None))
+    log.modern(
+        modern_member("g", "m"),
+        (7, member, {"topicPartitions": []}),
+        (16, regex, {"topics": [], "version": 1, "timestamp": 1}),
+        *(gone[1], gone[1], (16, regex, None), (16, regex, None)),
+    )
+    arguments = ["explain", str(log.write(tmp_path)), "--kafka-version", "4.3.1", "--group", "g"]
+    told = [line.split(": ")[-1] for line in output_of(arguments, capfdbinary).splitlines()]
+    assert told == ["nothing to remove"] * 7 + ["set"] * 3 + ["removed", "nothing to remove"] * 2
 
 
 @pytest.mark.parametrize("key", [b"\0", b"", b"\xff\xff\0\1"])

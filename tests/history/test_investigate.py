@@ -1632,6 +1632,8 @@ def test_offsets_of_a_topic_that_members_left_stay_where_the_release_keeps_them(
     stays = "until about 2026-06-04 20:26:40Z." if expires else "as long as the group has members."
     assert one["verdict"].endswith(f"The 1 committed offset stays {stays}")
     assert ("--delete-offsets" in str(one["now"])) is expires
+
+
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_member_whose_newest_record_is_behind_the_epoch_is_there(
     is_new: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
