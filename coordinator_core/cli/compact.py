@@ -85,6 +85,12 @@ def compact_command(
     compact = _with_spark if options.engine is Engine.SPARK else _compact
     document = compact(paths, output, chosen, options)
     warn_about_damage([Damage(**found) for found in document["damage"]], options.on_damage)
+    for row in document["partitions"]:
+        if row["expiry_failure"] is not None:
+            note(
+                f"regroup: warning: {document['profile']} expires nothing in offsets partition "
+                f"{row['offsets_partition']}: {row['expiry_failure']}"
+            )
     if output_format is Format.JSON:
         write_json(document)
     else:

@@ -104,7 +104,8 @@ class CompactionReport:
     """Result of compacting one partition. ``protected_records`` stay beyond those that the cleaner would keep.
 
     ``told`` says why, one line each; ``last_stable_offset`` is where compaction ended, ``open_producers``
-    whose transactions stopped it there (none when that is the log end).
+    whose transactions stopped it there (none when that is the log end). ``expiry_failure``: why nothing expires, where
+    the sweep of such a broker fails.
     """
 
     offsets_partition: int
@@ -125,6 +126,7 @@ class CompactionReport:
     segments: tuple[ProvedSegment, ...]
     expired_offsets: int = 0
     expired_groups: int = 0
+    expiry_failure: str | None = None
 
     @classmethod
     def of(
@@ -158,7 +160,12 @@ class CompactionReport:
 
     def with_expired(self, expired: Expired) -> CompactionReport:
         """The report of a log to which tombstones were added."""
-        return replace(self, expired_offsets=expired.offsets.count, expired_groups=len(expired.groups))
+        return replace(
+            self,
+            expired_offsets=expired.offsets.count,
+            expired_groups=len(expired.groups),
+            expiry_failure=expired.failure,
+        )
 
 
 @dataclass(frozen=True)

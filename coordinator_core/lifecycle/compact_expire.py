@@ -53,7 +53,8 @@ def _hash(group_id: str, topic: str, partition: int) -> int:
 class Expired:
     """Tombstones of one sweep: the ``segment`` that has them, ``None`` where there are none.
 
-    They delete ``offsets`` and ``groups``; ``sha256`` is the digest of the plan (``ExpiryPlan.digest``).
+    They delete ``offsets`` and ``groups``; ``sha256`` is the digest of the plan (``ExpiryPlan.digest``), ``failure``
+    why the sweep fails, if it does.
     """
 
     offsets_partition: int
@@ -61,6 +62,7 @@ class Expired:
     offsets: Removed
     groups: frozenset[str]
     sha256: str
+    failure: str | None = None
 
     def added_to(self, log: PartitionLog) -> PartitionLog:
         """``log`` with the segment behind its end."""
@@ -92,7 +94,7 @@ def write_tombstones(
         writer.flush()
         size = file.tell()
     segment = SegmentFile(path, log.offsets_partition, writer.base_offset, size) if size else None
-    return Expired(log.offsets_partition, segment, offsets, frozenset(groups), digest.hexdigest())
+    return Expired(log.offsets_partition, segment, offsets, frozenset(groups), digest.hexdigest(), swept.failure)
 
 
 @dataclass

@@ -202,6 +202,16 @@ def test_expired_offsets_are_tombstoned(tmp_path: Path, capfd: pytest.CaptureFix
     assert (code, "--expire" in err) == (2, True)
 
 
+def test_a_sweep_that_fails_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = write_segment(tmp_path, commits((0, 1)) + build_batch(1, [(None, b"no key")]))
+    arguments = ["compact", str(log), "--output", str(tmp_path / "out"), "--kafka-version", "4.3.1", "--expire"]
+    code, printed, said = outcome([*arguments, "--format", "json"], capfd)
+    reason = "the partition is not loaded: record offset 1: null key"
+    (partition,) = json.loads(printed)["partitions"]
+    assert (code, partition["expired_offsets"], partition["expiry_failure"]) == (0, 0, reason)
+    assert f"expires nothing in offsets partition {partition['offsets_partition']}: {reason}" in said
+
+
 def test_a_late_commit_under_a_tombstone_stays(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Expiry tombstones an offset key while a transaction has a commit of it, which ends well: the old coordinator
     then has that commit, and loses it when its own cleaner has run."""
