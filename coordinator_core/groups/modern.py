@@ -190,7 +190,7 @@ class ModernRecords(ABC):
         if group.target_assignment:
             raise LoadError(
                 f"tombstone for the target assignment metadata of group {group.group_id!r}, "
-                f"which still has {len(group.target_assignment)} target assignments"
+                f"which still has {numbered(len(group.target_assignment), 'target assignment')}"
             )
         group.assignment_epoch, group.assignment_timestamp_ms = -1, 0
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
+from coordinator_core.durations import numbered
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
@@ -212,7 +213,7 @@ class GroupSweep:
         left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)
         if left and last <= self._now_ms:
             self.keep(group_id, Kept.SWEEP_FAILS)
-            return f"Empty group {group_id!r} still has {left} target assignments, it cannot be deleted"
+            return f"Empty group {group_id!r} still has {numbered(left, 'target assignment')}, it cannot be deleted"
         self._add(self._group_tombstones(group, last))
         return None
 
