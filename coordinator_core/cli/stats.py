@@ -58,7 +58,7 @@ def stats_command(
     options: ReplayOptions,
 ) -> None:
     """Sizes in the log: records, bytes, dead bytes and commit rate by group, topic and member
-    client; what keeps the broker's cleaner from it; what compaction would leave.
+    client; what keeps the broker's cleaner from it; what compaction by the cleaner's rules would leave.
 
     The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
     are read again, as far as it has read them.

@@ -1,6 +1,6 @@
 """Sizes in an offsets log: records by group, topic and client, and the size after compaction.
 
-A record is *live* when compaction would keep it, and all from the last stable offset on are; the rest is
+A record is *live* when the cleaner's rules would keep it, and all from the last stable offset on are; the rest is
 dead. Sizes by group are those of records in their decompressed batches; sizes of partitions those of files.
 """
 
