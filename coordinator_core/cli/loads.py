@@ -64,7 +64,9 @@ def loads_command(
         histories=histories,
     )
     warn_about_damage(damage, options.on_damage)
-    write_result(output_format, _document(base, found), _text(base, found))
+    # Of some releases the first that does not stop need not be the one with the fix.
+    fix = "fixed in" if releases is None else "not in"
+    write_result(output_format, _document(base, found), _text(base, found, fix))
     return ExitCode.FINDINGS if any(one.outcome is Outcome.STOPS for one in found) else ExitCode.CLEAN
 
 
@@ -101,7 +103,7 @@ def _partition(load: PartitionLoad) -> dict[str, Any]:
     }
 
 
-def _text(base: Profile, found: Sequence[ReleaseLoad]) -> Iterator[str]:
+def _text(base: Profile, found: Sequence[ReleaseLoad], fix: str) -> Iterator[str]:
     yield f"compared with {base.label}"
     for _, alike in groupby(found, key=lambda one: one.partitions):
         members = list(alike)
@@ -109,7 +111,7 @@ def _text(base: Profile, found: Sequence[ReleaseLoad]) -> Iterator[str]:
         yield f"{members[0].outcome:<8} {names}"
         partitions: dict[str, list[int]] = {}
         for partition in members[0].partitions:
-            for line in _lines(partition):
+            for line in _lines(partition, fix):
                 partitions.setdefault(line, []).append(partition.offsets_partition)
         yield from (f"         {line} [{_some(numbers)}]" for line, numbers in partitions.items())
 
@@ -119,20 +121,20 @@ def _some(partitions: Sequence[int]) -> str:
     return ", ".join(map(str, shown)) + (f" and {more} more" if more > 0 else "")
 
 
-def _lines(load: PartitionLoad) -> Iterator[str]:
+def _lines(load: PartitionLoad, fix: str) -> Iterator[str]:
     if load.stop is not None:
-        yield f"stops {_where(load.stop)}"
+        yield f"stops {_where(load.stop, fix)}"
     if load.after_cleaning is not None:
-        yield f"loads, but a cleaner can leave records that stop it {_where(load.after_cleaning)}"
+        yield f"loads, but a cleaner can leave records that stop it {_where(load.after_cleaning, fix)}"
     yield from (_difference(each) for each in load.differences[:_GROUPS_SHOWN])
     more = len(load.differences) - _GROUPS_SHOWN
     if more > 0:
         yield f"and {more} more {noun(more, 'group')} (--format json has all)"
 
 
-def _where(stop: Stop) -> str:
+def _where(stop: Stop, fix: str) -> str:
     place = "at its end" if stop.record_offset is None else f"at record {stop.record_offset}"
-    bug = "" if stop.bug is None else f" ({stop.bug}{f', fixed in {stop.fixed_in}' if stop.fixed_in else ''})"
+    bug = "" if stop.bug is None else f" ({stop.bug}{f', {fix} {stop.fixed_in}' if stop.fixed_in else ''})"
     return f"{place}: {visible(stop.detail)}{bug}"
 
 

@@ -65,8 +65,8 @@ class Outcome(StrEnum):
 class Stop:
     """End of a load: the record at ``record_offset`` (``None``: the end of the log), and the reason.
 
-    ``bug`` is Kafka's issue or proposal, if the reason has one. ``fixed_in`` is the first later release of the table
-    that does not stop there; ``None`` if none is known.
+    ``bug`` is Kafka's issue or proposal, if the reason has one. ``fixed_in`` is the first later release of those
+    asked that does not stop there; ``None`` if none is known.
     """
 
     record_offset: int | None

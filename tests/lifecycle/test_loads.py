@@ -93,6 +93,16 @@ def test_what_the_cleaner_left_stops_these_releases(tmp_path: Path) -> None:
     assert found["4.0.2 new"].stop is None
 
 
+def test_only_the_list_of_all_releases_names_the_one_with_the_fix(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    batches = with_member(History(), "m", 0, 1, epoch=5).modern(8, member_key("n"), assignment(6, 0)).batches
+    arguments = ["loads", *snapshot_of(tmp_path, batches).sources, "--kafka-version", "4.3.1"]
+    for releases, fix in (("3.8.1,4.0.1,4.3.1", "not in 4.3.1"), ("4.0.1", None), (None, "fixed in 4.0.2")):
+        _, said, _ = outcome([*arguments, *(["--releases", releases] if releases else [])], capfd)
+        assert f"(KAFKA-19862{f', {fix}' if fix else ''})" in said
+
+
 def test_a_streams_group_over_a_simple_group_loads_until_the_tombstone_is_cleaned(tmp_path: Path) -> None:
     """KAFKA-20254: the join writes a tombstone of type 2, which a pass removes while the commit stays."""
     history = History().commit(5).group_tombstone().modern(17, GROUP_KEY, STREAMS_GROUP)
