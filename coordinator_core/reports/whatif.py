@@ -27,11 +27,16 @@ def whatif_document(
     now_ms: int,
     partial: bool,
 ) -> Json:
-    """The JSON: ``effects`` in the order given; ``changed`` counts groups and committed offsets by outcome, ``kept``
-    those that stay as they are."""
-    changed: dict[str, Counter[str]] = {"groups": Counter(), "committed_offsets": Counter()}
+    """The JSON: ``effects`` in the order given; ``changed`` counts groups, committed offsets, and offsets that only an
+    open transaction has, by outcome, ``kept`` those that stay as they are."""
+    changed: dict[str, Counter[str]] = {
+        "groups": Counter(),
+        "committed_offsets": Counter(),
+        "pending_offsets": Counter(),
+    }
     for one in effects:
-        changed["groups" if one.topic is None else "committed_offsets"][one.outcome] += 1
+        of_offset = "pending_offsets" if one.committed_offset is None else "committed_offsets"
+        changed["groups" if one.topic is None else of_offset][one.outcome] += 1
     # A group can be in several offsets partitions.
     touched = {(one.offsets_partition, one.group_id, one.topic, one.partition) for one in effects}
     return {
@@ -63,8 +68,10 @@ def whatif_text(document: Json) -> Iterator[str]:
             "OFFSETS-PARTITION RECORD GROUP TOPIC PARTITION OUTCOME AT WAS MOVED-TO DETAIL",
             (_row(effect) for effect in document["effects"]),
         )
-    for what in ("groups", "committed_offsets"):
-        counts = {**document["changed"][what], "kept": document["kept"][what]}
+    for what, changed in document["changed"].items():
+        counts = changed | ({"kept": document["kept"][what]} if what in document["kept"] else {})
+        if not counts:
+            continue
         said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         yield f"{what.replace('_', ' ')}: {said}"
 

@@ -263,6 +263,19 @@ def test_a_group_in_two_offsets_partitions_is_two_in_the_sums(tmp_path: Path, ca
     assert "is in offsets partitions" not in said
 
 
+def test_offsets_of_open_transactions_are_no_committed_ones(tmp_path: Path, capfd: Capture) -> None:
+    Log().commit("g", {("t", 0): 1}).commit("g", {("t", 0): 2, ("t", 1): 2}, producer_id=7).write(tmp_path)
+    arguments = ["whatif", str(tmp_path), "--kafka-version", "4.3.1", "--delete-group", "g"]
+    _, printed, _ = outcome(arguments, capfd)
+    assert printed.splitlines()[-3:] == [
+        "groups: 1 removed, 0 kept",
+        "committed offsets: 1 removed, 0 kept",
+        "pending offsets: 1 removed",
+    ]
+    _, printed, _ = outcome([*arguments, "--format", "json"], capfd)
+    assert json.loads(printed)["changed"]["pending_offsets"] == {"removed": 1}
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
