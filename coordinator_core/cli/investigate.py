@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import click
 
@@ -106,7 +105,7 @@ def investigate_command(
         if group_id not in known:
             raise UsageError(why_not_here(group_id, paths, snapshot, profile, options, topology=brokers, topics=topics))
     if wanted is not None:
-        found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
+        found = found.keep(lambda one: one.code in wanted)
         note(f"regroup: looked for {', '.join(wanted)}")
     forms = investigation_forms(
         found,

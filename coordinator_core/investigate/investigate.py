@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -83,12 +83,19 @@ class Retention:
 @dataclass(frozen=True, slots=True)
 class Investigation:
     """Explanations, worst first and newest first among equals; ``histories`` of what was asked for; ``partial``: of
-    what could be read of a damaged log."""
+    what could be read of a damaged log. ``left_out`` counts explanations of more than a note that nobody asked for."""
 
     histories: Sequence[PartitionHistory]
     explanations: Sequence[Explanation]
     retention: Retention | None
     partial: bool = False
+    left_out: int = 0
+
+    def keep(self, is_asked_for: Callable[[Explanation], bool]) -> Investigation:
+        """The investigation with some of the explanations."""
+        kept = [one for one in self.explanations if is_asked_for(one)]
+        gone = sum(one.severity > Severity.INFO for one in self.explanations if not is_asked_for(one))
+        return replace(self, explanations=kept, left_out=self.left_out + gone)
 
     @property
     def groups(self) -> Iterator[GroupHistory]:
@@ -163,11 +170,10 @@ def investigate(
         else (merged for merged, _ in merged_partitions(shown, case.profile, on_damage=on_damage))
     )
     explanations += explain_loads(shown, states, by_partition, case, on_damage, groups)
-    if since_ms is not None:
-        explanations = [one for one in explanations if not one.ended_before(since_ms)]
     # That a group is without members is usual: what happened comes before it.
     explanations.sort(key=lambda one: (-one.severity, one.code == IS_EMPTY, -one.at_ms, one.code, one.group_id or ""))
-    return Investigation(histories, explanations, _retention(found), bool(damage))
+    investigation = Investigation(histories, explanations, _retention(found), bool(damage))
+    return investigation if since_ms is None else investigation.keep(lambda one: not one.ended_before(since_ms))
 
 
 def _complete_transactions(history: PartitionHistory, snapshot: Snapshot, case: Case, on_damage: OnDamage) -> None:

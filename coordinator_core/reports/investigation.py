@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_core.durations import span
+from coordinator_core.durations import is_or_are, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.history.signs import name_of
@@ -108,6 +108,8 @@ def verdict_of(found: Investigation) -> str:
     if worst:
         return worst[0].verdict
     groups = list(found.groups)
+    others = f"{count(found.left_out, 'explanation')} of more than a note {is_or_are(found.left_out)} left out"
+    nothing = f"Nothing that was asked for ({others}) speaks" if found.left_out else "Nothing in this log speaks"
     if len(groups) == 1:
         group = groups[0]
         state = next(
@@ -130,12 +132,13 @@ def verdict_of(found: Investigation) -> str:
         ever = group.versions.keys() | {one.offset_key for one in group.bare if one.offset_key is not None}
         dropped = f"; {count(group.dropped, 'commit')} of aborted transactions had no effect" if group.dropped else ""
         return (
-            f"Nothing in this log speaks against {group.group_id}: it {now}, with "
+            f"{nothing} against {group.group_id}: it {now}, with "
             f"{count(kept, 'committed offset')} of {count(len(ever), 'partition')} ever committed{dropped}{shown}."
         )
     if not groups:
         return "This log holds no group."
-    return f"Nothing in this log speaks against its {count(len(groups), 'group')}."
+    whose = "the" if found.left_out else "its"
+    return f"{nothing} against {whose} {count(len(groups), 'group')}."
 
 
 def investigation_text(found: Investigation, *, profile: str, of_groups: bool, undo: Undo) -> Iterator[str]:

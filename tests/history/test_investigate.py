@@ -1648,3 +1648,16 @@ def test_a_member_whose_newest_record_is_behind_the_epoch_is_there(
     document = json.loads(out(capfd, str(path), "--kafka-version", "4.3.1", *NOW, "--group", "g", "--format", "json"))
     assert "group-is-empty" not in [one["code"] for one in document["explanations"]]
     assert "1 member: m on /10.0.0.1" in document["verdict"]
+@pytest.mark.parametrize("narrowed", [["--symptom", "lz4"], ["--since", str(T0 + 30 * DAY)]])
+def test_what_nobody_asked_for_is_not_said_to_be_nothing(
+    narrowed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = str(RESET.build(tmp_path / "log", True))
+    arguments = (path, "--kafka-version", "3.9.2", *NOW, *narrowed)
+    for group in ([], ["--group", GROUP]):
+        first = out(capfd, *arguments, *group).splitlines()[0]
+        assert first.startswith(
+            "Nothing that was asked for (1 explanation of more than a note is left out) speaks against"
+        )
+    twin = str(RESET.build(tmp_path / "twin", False))
+    assert out(capfd, twin, *arguments[1:]).startswith("Nothing in this log speaks against billing: ")
