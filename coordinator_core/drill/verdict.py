@@ -44,6 +44,13 @@ def worst(bands: Sequence[Band]) -> Band:
     return Band(max((band.low for band in bands), default=0), high)
 
 
+def lost_of(found: Totals, lost_ms: int) -> str:
+    """What is lost of so many milliseconds."""
+    if lost_ms:
+        return f"commits of the last {lost_ms} ms"
+    return "commits of one moment" if found.offsets_regressed + found.offsets_vanished else "nothing"
+
+
 def judged(
     found: Totals, partitions: Sequence[PartitionPrediction], groups: Sequence[GroupPrediction], objectives: Objectives
 ) -> tuple[Verdict, tuple[str, ...]]:
@@ -68,9 +75,10 @@ def judged(
             unknown.append(f"perhaps not served within {rto_ms} ms: {numbered(len(perhaps), 'group')}")
     lost = found.offsets_regressed + found.offsets_vanished
     lost_ms = max((row.lost_ms for row in partitions if row.lost_ms is not None), default=0)
-    if lost and lost_ms > (objectives.rpo_ms or 0):
+    # What is lost may be as old as what is left: no time passed, and yet it is lost.
+    if lost and (lost_ms > (objectives.rpo_ms or 0) or not objectives.rpo_ms):
         what = "offset goes back or vanishes" if lost == 1 else "offsets go back or vanish"
-        missed.append(f"{lost} {what}: commits of the last {lost_ms} ms are lost")
+        missed.append(f"{lost} {what}: {lost_of(found, lost_ms)} are lost")
     if found.lost_ms is None:
         unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
     unread = {

@@ -13,6 +13,7 @@ from coordinator_core.drill.model import (
     PhaseName,
     Prediction,
 )
+from coordinator_core.drill.verdict import lost_of
 from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
@@ -65,7 +66,7 @@ def _summary(prediction: Prediction) -> Iterator[str]:
     )
     if totals.hanging_transactions:
         yield f"transactions: {totals.hanging_transactions} stay open for ever"
-    yield f"lost:         {_lost(totals.lost_ms)}"
+    yield f"lost:         {'not known' if totals.lost_ms is None else lost_of(totals, totals.lost_ms)}"
     yield f"outage:       {_band(totals.worst_outage_ms)} ms at worst"
     wanted = [
         f"{name} {value} ms" for name, value in (("RTO", asked.rto_ms), ("RPO", asked.rpo_ms)) if value is not None
@@ -73,12 +74,6 @@ def _summary(prediction: Prediction) -> Iterator[str]:
     yield f"verdict:      {prediction.verdict}" + (f" ({', '.join(wanted)})" if wanted else "")
     for reason in prediction.reasons:
         yield f"              {reason}"
-
-
-def _lost(lost_ms: int | None) -> str:
-    if lost_ms is None:
-        return "not known"
-    return f"commits of the last {lost_ms} ms" if lost_ms else "nothing"
 
 
 def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:

@@ -47,6 +47,7 @@ from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
+from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.topology import BrokerInfo, PartitionInfo, TopicInfo, Topology
 from tests.cases import CORPUS
 
@@ -148,6 +149,18 @@ def test_a_group_that_is_gone_makes_its_members_join_anew(profile: Profile) -> N
     assert group.reason == "heartbeats are answered UNKNOWN_MEMBER_ID"
     assert group.phases[-1].answers["JoinGroup"] == "UNKNOWN_MEMBER_ID"
     assert [(one.before, one.after) for one in group.vanished] == [(7, None)]
+
+
+@BOTH
+def test_an_offset_that_vanishes_is_lost_also_where_no_time_passed(profile: Profile) -> None:
+    """A copy without any commit, and one commit that it lacks."""
+    prediction = predicted(state(classic(4, "a"), 7), state(None), profile)
+    assert (prediction.totals.offsets_vanished, prediction.totals.lost_ms) == (1, 0)
+    assert prediction.verdict is Verdict.MISSED
+    assert "1 offset goes back or vanishes: commits of one moment are lost" in prediction.reasons
+    assert "lost:         commits of one moment" in prediction_text(prediction).splitlines()
+    unharmed = predicted(state(classic(4, "a"), 7), state(classic(4, "a"), 7), profile)
+    assert "lost:         nothing" in prediction_text(unharmed).splitlines()
 
 
 @BOTH
