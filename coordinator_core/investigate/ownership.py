@@ -10,7 +10,7 @@ from functools import lru_cache
 from coordinator_core.durations import is_or_are, span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
-from coordinator_core.history.signs import name_of, rounds_of
+from coordinator_core.history.signs import name_of, pattern_of, rounds_of
 from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
 from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, were, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
@@ -20,6 +20,8 @@ from coordinator_core.rules.model import Severity
 _RECONCILED_MS = 600_000
 """A member that polls gives up partitions within seconds."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_RANDOM = re.compile(r"(?<![^\W_])(?=[a-f]*\d)[\da-f]{4,}(?![^\W_])", re.IGNORECASE)
+"""A container's id, or a part of a UUID."""
 
 
 def explain_ownership(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -140,7 +142,7 @@ def _shared(change: Change) -> dict[tuple[str, int], list[Member]]:
 @lru_cache(1 << 12)
 def _application(client_id: str) -> str:
     """The first word of a client id, of three letters or more; nothing where there is none to tell it by."""
-    found = _WORD.search(client_id)
+    found = _WORD.search(_RANDOM.sub("", pattern_of(client_id)))
     return "" if found is None else found.group().lower()
 
 
@@ -177,11 +179,13 @@ def _guest(
     key, version = committed[0]
     keys = list(dict.fromkeys(key for key, _ in committed))
     before = {key: _held_before(group, key, joined) for key in keys}
+    restore = {owned: held for owned, held in before.items() if held is not None}
     read = sum(
         max(one.last.committed_offset for key, one in committed if key == owned) - held
-        for owned, held in before.items()
-        if held is not None
+        for owned, held in restore.items()
     )
+    # Where nothing was committed before, nothing tells where it began.
+    records = f", {count(read, 'record')}," if len(restore) == len(before) else ""
     who = " and ".join(dict.fromkeys(name_of(member) for member in guests.values()))
     return Explanation(
         "guest-in-group",
@@ -189,7 +193,7 @@ def _guest(
         f"{who} was a member of {group.group_id} from {moment(joined.place.timestamp_ms)} to "
         f"{moment(left.place.timestamp_ms)} ({span(left.place.timestamp_ms - joined.place.timestamp_ms)}), beside the "
         f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
-        f"{version.last.committed_offset}. What it read, {count(read, 'record')}, the group's application did not.",
+        f"{version.last.committed_offset}. What it read{records} the group's application did not.",
         joined.place.timestamp_ms,
         events=[step(joined), step(left)],
         evidence=[
@@ -200,10 +204,13 @@ def _guest(
         now=[
             "Ask who runs that client: a console consumer, a test or another environment with this group id; give it "
             "an id of its own.",
-            f"To read its records again, stop the consumers and set them back: {from_file(group.group_id)}",
+            *when(
+                restore,
+                f"To read its records again, stop the consumers and set them back: {from_file(group.group_id)}",
+            ),
             "Let only the application use the group: an ACL for READ on Group:" + group.group_id,
         ],
-        restore={owned: held for owned, held in before.items() if held is not None},
+        restore=restore,
     )
 
 

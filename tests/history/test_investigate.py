@@ -1661,3 +1661,26 @@ def test_what_nobody_asked_for_is_not_said_to_be_nothing(
         )
     twin = str(RESET.build(tmp_path / "twin", False))
     assert out(capfd, twin, *arguments[1:]).startswith("Nothing in this log speaks against billing: ")
+
+
+@pytest.mark.parametrize("name", ["{}fbcde99-8b52-4b4a-97b7-50923ceb3ffd", "{}fabc1d2e4f5", "worker-{}", "console{}"])
+def test_a_client_id_by_chance_is_no_other_application(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A third member comes and goes, as an autoscaler lets it; of another name it is a guest."""
+    is_guest = name == "console{}"
+    names = [name.format(letter) for letter in ("1ab", "2bc")] if not is_guest else ["billing-1", "billing-2"]
+    members = [Client(f"m-{at}", client_id=one, partitions=(("orders", at),)) for at, one in enumerate(names)]
+    third = Client("m-2", client_id=name.format("3cd"), partitions=(("orders", 2),))
+    log = Log()
+    for number, there in enumerate((members, [*members, third], members), 1):
+        log.generation(GROUP, number, *there)
+        for at in range(30):
+            log.wait(MINUTE).commit(GROUP, {("orders", one): 300 * number + 10 * at for one in range(len(there))})
+    found = {one["code"]: one for one in explained(log.write(tmp_path), capfd, "--group", GROUP)}
+    assert ("guest-in-group" in found) is is_guest
+    if is_guest:
+        guest = found["guest-in-group"]
+        # Nothing tells where it began.
+        assert "What it read the group's application did not." in guest["verdict"]
+        assert "--from-file" not in str(guest["now"])
