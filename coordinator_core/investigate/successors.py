@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from statistics import median_low
 
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
-from coordinator_core.history.signs import pattern_of
+from coordinator_core.history.signs import pattern_of, rounds_of
 from coordinator_core.investigate.model import Event, Explanation, step
 from coordinator_core.investigate.words import count, from_file, moment
 from coordinator_core.rules.model import Severity
 
 _OVERLAP_MS = HOUR_MS // 6
 _GAP_MS = 24 * HOUR_MS
+_STEPS = 3
+"""Times its usual step that a group is quiet which has stopped."""
 _SEPARATORS = "-_.:"
 _VERSION = re.compile(r"[-_.:]?v?\d+$", re.IGNORECASE)
 _MOST = 100
@@ -33,7 +37,7 @@ def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explan
             birth = birth_of(new)
             if birth is None:
                 continue
-            olds = (old for old in alike if old is not new and _stopped_ms(old) + _OVERLAP_MS <= end_ms)
+            olds = (old for old in alike if old is not new and _has_stopped(old, end_ms))
             found = [(again, old) for old in olds if (again := _read_again(old, new, birth))]
             if found:
                 again, old = max(found, key=lambda one: (sum(one[0].values()), one[1].group_id))
@@ -97,6 +101,19 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
 
 def _stopped_ms(old: GroupHistory) -> int:
     return max(versions[-1].last_place.timestamp_ms for versions in old.versions.values())
+
+
+def _has_stopped(old: GroupHistory, end_ms: int) -> bool:
+    """Whether a group is quiet for longer than it usually is: one that commits by the hour, or a job, may go on."""
+    newest = max((versions[-1] for versions in old.versions.values()), key=lambda one: one.last_place)
+    usual = (newest.last_place.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
+    pauses = [
+        after.place.timestamp_ms - one.place.timestamp_ms
+        for one, after in itertools.pairwise(rounds_of(old))
+        if one.kind is ChangeKind.EMPTY
+    ]
+    usual = max(usual, median_low(pauses) if pauses else 0)
+    return end_ms - _stopped_ms(old) >= max(_OVERLAP_MS, _STEPS * usual)
 
 
 def _is_alike(old: str, new: str) -> bool:

@@ -1684,3 +1684,20 @@ def test_a_client_id_by_chance_is_no_other_application(
         # Nothing tells where it began.
         assert "What it read the group's application did not." in guest["verdict"]
         assert "--from-file" not in str(guest["now"])
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("hourly", False), ("job", False), ("stopped", True)])
+def test_a_group_that_commits_seldom_is_not_replaced_by_another_one(
+    kind: str, is_told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``billing-audit`` is a new reader beside it, which nobody shall set to where ``billing`` had come."""
+    log = Log()
+    for number in range(30):
+        if kind == "job" or not number:
+            log.wait(DAY).generation(GROUP, 2 * number + 1, Client(f"m-{number}", partitions=(KEY,)))
+        log.wait(HOUR if kind == "hourly" else MINUTE).commit(GROUP, {KEY: 100 * (number + 1)})
+        if kind == "job":
+            log.generation(GROUP, 2 * number + 2)
+    log.wait(20 * MINUTE).generation(f"{GROUP}-audit", 1, Client("n", partitions=(KEY,))).wait(MINUTE)
+    path = log.commit(f"{GROUP}-audit", {KEY: 10}).wait(HOUR).commit("other", {KEY: 3}).write(tmp_path)
+    assert ("group-took-over" in {one["code"] for one in explained(path, capfd)}) is is_told
