@@ -34,6 +34,11 @@ def was_or_were(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
+def has_or_have(number: int) -> str:
+    """``has`` for 1, else ``have``."""
+    return "has" if number == 1 else "have"
+
+
 def span(milliseconds: float) -> str:
     """``7 d``, ``2.5 h``, ``40 s``."""
     for name, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):

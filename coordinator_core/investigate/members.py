@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from coordinator_core.durations import has_or_have
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.history.signs import (
@@ -37,7 +38,7 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from (_duplicate_instance(group, one) for one in replaced)
     if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
         last = settled_of(group)
-        mixed = list(_mixed(group, last or rounds[-1]))
+        mixed = list(_mixed(group, last or rounds[-1], case))
         yield from mixed
         if last is not None and not mixed:
             unowned = list(_without_owner(group, last, case)) or list(_left_out(group, rounds, last, case))
@@ -181,7 +182,7 @@ def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
     )
 
 
-def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
+def _mixed(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanation]:
     """Members with subscriptions that have no topic in common: two applications in one group."""
     classes: dict[tuple[str, ...], list[Member]] = {}
     for member in change.members:
@@ -195,10 +196,11 @@ def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
         f"({', '.join(sorted({f'{one.client_id} on {one.client_host}' for one in classes[topics]}))})"
         for topics in kinds
     )
-    idle = sorted(_unowned(group, change, {topic for topics in kinds for topic in topics}))
+    idle = sorted(_unowned(group, change, {topic for topics in kinds for topic in topics}, case))
     verdict = f"Members of {group.group_id} fall into {len(kinds)} classes with different topics: {told}."
     if idle:
-        verdict += f" {count(len(idle), 'partition')} have no owner: {', '.join(f'{t}-{p}' for t, p in idle[:SHOWN])}."
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in idle[:SHOWN])
+        verdict += f" {count(len(idle), 'partition')} {has_or_have(len(idle))} no owner: {names}."
     yield Explanation(
         "mixed-subscriptions",
         Severity.WARNING,
@@ -223,7 +225,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
     is_moving = change.kind is ChangeKind.EPOCH and quiet < THRESHOLDS["stopped_ms"].default
     if not idle or is_moving or not any(member.partitions for member in change.members):
         return
-    unowned = sorted(_unowned(group, change, {topic for member in idle for topic in member.topics or ()}))
+    unowned = sorted(_unowned(group, change, {topic for member in idle for topic in member.topics or ()}, case))
     if not unowned:
         return
     bug = BUGS["KAFKA-9801"]
@@ -265,7 +267,7 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
     if any(member.topics is None or not member.partitions for member in change.members):
         return
     subscribed = {topic for member in change.members for topic in member.topics or ()}
-    held = _unowned(group, change, subscribed & {topic for topic, _ in change.owned})
+    held = _unowned(group, change, subscribed & {topic for topic, _ in change.owned}, case)
     before = next((one for one in reversed(rounds) if one.place < change.place and one.owned & held), None)
     if before is None:
         return
@@ -328,11 +330,13 @@ def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
     )
 
 
-def _unowned(group: GroupHistory, change: Change, topics: Collection[str]) -> set[tuple[str, int]]:
-    """Partitions with committed offsets of these topics that no member owns; none where assignments are unknown."""
+def _unowned(group: GroupHistory, change: Change, topics: Collection[str], case: Case) -> set[tuple[str, int]]:
+    """Partitions with committed offsets of these topics that no member owns; none where assignments are unknown, nor
+    those that the cluster does not have (any more)."""
     if any(member.partitions is None for member in change.members):
         return set()
-    return {(key.topic, key.partition) for key in group.standing if key.topic in topics} - change.owned
+    held = {(key.topic, key.partition) for key in group.standing if key.topic in topics} - change.owned
+    return {one for one in held if case.topics is None or case.topics.bounds(*one) is not None}
 
 
 def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
@@ -340,18 +344,21 @@ def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     if not bug.fits(case.profile.release):
         return
     for change in group.changes:
-        after = [v for _, v in group.all_versions() if v.place.record_offset > change.place.record_offset]
-        if change.kind is ChangeKind.DELETED and any(not version.had_members for version in after):
+        if change.kind is not ChangeKind.DELETED:
+            continue
+        plain = [one.place for _, one in group.all_versions() if one.place > change.place and not one.had_members]
+        if plain:
+            first = min(plain)
             yield Explanation(
                 "group-id-reused",
                 Severity.CRITICAL,
                 f"{case.profile.release} may stop loading offsets partition {group.offsets_partition} at record "
                 f"{change.place.record_offset}: {group.group_id} was removed there, and its id is used for plain "
                 "offsets "
-                f"afterwards (record {after[0].place.record_offset}); offsets behind it are missing after a failover. "
+                f"afterwards (record {first.record_offset}); offsets behind it are missing after a failover. "
                 f"This is {bug.id}.",
                 change.place.timestamp_ms,
-                evidence=[step(change), Event(after[0].place, "commit of the same id")],
+                evidence=[step(change), Event(first, "commit of the same id")],
                 now=[bug.advice],
                 bug=bug.id,
             )

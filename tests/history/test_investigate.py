@@ -1701,3 +1701,34 @@ def test_a_group_that_commits_seldom_is_not_replaced_by_another_one(
     log.wait(20 * MINUTE).generation(f"{GROUP}-audit", 1, Client("n", partitions=(KEY,))).wait(MINUTE)
     path = log.commit(f"{GROUP}-audit", {KEY: 10}).wait(HOUR).commit("other", {KEY: 3}).write(tmp_path)
     assert ("group-took-over" in {one["code"] for one in explained(path, capfd)}) is is_told
+
+
+def test_an_id_that_is_used_again_is_shown_by_a_commit_without_members(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(group_version=1, commit_version=1).generation("g", 1, Client("m")).commit("g", {KEY: 5}).wait(MINUTE)
+    log.generation("g", 2).wait(2 * DAY).tombstones("g", KEY, with_group=True).wait(MINUTE)
+    log.generation("g", 1, Client("m")).commit("g", {("a", 0): 1}).wait(MINUTE).generation("g", 2).wait(MINUTE)
+    plain = log.next_offset
+    path = log.commit("g", {("b", 0): 2}).write(tmp_path)
+    found = {one["code"]: one for one in explained(path, capfd, "--group", "g", release="0.10.1.1")}
+    assert [one["record_offset"] for one in found["group-id-reused"]["evidence"]] == [4, plain]
+
+
+@pytest.mark.parametrize("partitions", [None, 6, 3])
+def test_nobody_owns_what_the_cluster_does_not_have(
+    partitions: int | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A topic that was made again with fewer partitions leaves members without any; brokers before 0.10.1 keep what was
+    committed for the others."""
+    log = Log()
+    for number in (1, 2):
+        given = [[("orders", at)] if number == 1 or at < 3 else [] for at in range(6)]
+        log.generation(GROUP, number, *(Client(f"m-{at}", partitions=tuple(one)) for at, one in enumerate(given)))
+        for value in range(30):
+            log.wait(MINUTE).commit(GROUP, {one: 100 * number + value for some in given for one in some})
+    path = log.write(tmp_path)
+    if partitions is not None:
+        topics(path, *[(0, 229)] * partitions)
+    codes = {one["code"] for one in explained(path, capfd, "--group", GROUP)}
+    assert ("partitions-without-owner" in codes) is (partitions != 3)
