@@ -56,15 +56,15 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
             for one in born[:SHOWN]
         ],
         not_this=[
-            "No offset expired and none was deleted by a request: there is no tombstone.",
-            "It is no trouble of one group: all of them begin at that time.",
+            "No offset of theirs expired or was deleted before: the log has nothing of them before these generations.",
+            f"It is no trouble of one group: {len(born)} begin at that time.",
         ],
         now=[
             "Look at the brokers' volumes (ephemeral storage, a log.dirs below /tmp, a claim that was made anew), and "
             "at the controller's log for the creation of __consumer_offsets at that time.",
-            "Set groups back by time: kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP "
-            "--reset-offsets --all-topics --to-datetime "
-            f"{moment(begin_ms).replace(' ', 'T').removesuffix('Z')}.000 --execute",
+            "Set groups back by time, their consumers stopped: kafka-consumer-groups.sh --bootstrap-server HOST:9092 "
+            "--group GROUP --reset-offsets --all-topics --to-datetime "
+            f"{moment(begin_ms).replace(' ', 'T').removesuffix('Z')}.000 --dry-run (then with --execute)",
             "Search for a copy: a snapshot of a volume, or another replica's directory, which regroup restore plan "
             "reads.",
         ],

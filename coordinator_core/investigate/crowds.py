@@ -58,7 +58,10 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             after.place.timestamp_ms,
             events=[step(one) for one in (before, after, later) if one is not None],
             evidence=[step(after)],
-            not_this=["Nobody started so many consumers: they have one client id and one host."],
+            not_this=[
+                "Nobody started so many consumers: they have one client id and one host, unless many share both (a "
+                "default client.id behind a proxy or NAT).",
+            ],
             now=[
                 *when(known, bug.advice),
                 "Look for what made that rebalance long: a member that did not rejoin within its max.poll.interval.ms.",

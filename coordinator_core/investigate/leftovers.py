@@ -59,7 +59,8 @@ def explain_leftovers(history: PartitionHistory, log: PartitionLog, case: Case) 
             bug.advice
             if bug is not None
             else "Let the cleaner of this release run: it removes what an older one has left (log-cleaner.log).",
-            "Until then a load reads all of it: regroup loads SNAPSHOT; without it: regroup compact SNAPSHOT",
+            "Until then a load reads all of it: regroup loads SNAPSHOT; without it: regroup compact SNAPSHOT --output "
+            "DIR",
         ],
         bug=None if bug is None else bug.id,
     )

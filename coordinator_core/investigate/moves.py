@@ -134,7 +134,10 @@ def _reset(group: GroupHistory, moves: Sequence[Move], following: Mapping[int, V
     records = sum(max(0, at - move.after.first.committed_offset) for at, move in zip(until, moves, strict=True))
     again_at = [_put_again(move, following.get(id(move.after))) for move in moves]
     is_back, reset, again = None not in again_at, moves[0].after.place, again_at[0]
-    nobody_came = is_back and again is not None and not any(reset < one.place < again for one in group.changes)
+    last = max(move.after.place for move in moves)
+    came = [one.place for one in group.changes if one.place > reset]
+    came += [versions[-1].last_place for versions in group.versions.values() if versions[-1].last_place > last]
+    nobody_came = not any(place < again for place in came) if is_back and again is not None else not came
     read_again = (
         f"{count(records, 'record')} to be read again" if nobody_came else f"{are(records, 'record')} read again"
     )

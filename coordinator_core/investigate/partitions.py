@@ -17,6 +17,7 @@ from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, 
 from coordinator_core.investigate.words import consumer_groups, count, moment, when
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import OFFSETS_TOPIC, Codec, PartitionLog
+from coordinator_core.releases import Release
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _LOAD_BUFFER_BYTES = 5 << 20
@@ -35,6 +36,8 @@ _CLOSED = 2
 _MAX_MESSAGE_BYTES = 1_048_588
 """Default of ``max.message.bytes``."""
 _NEAR = 0.7
+_ASKS_PRODUCERS = Release.parse("3.0")
+"""Brokers with DescribeProducers (KIP-664)."""
 _DIRTY = 0.75
 """Share of the closed bytes that no cleaner has touched; one begins at ``min.cleanable.dirty.ratio``, 0.5."""
 
@@ -79,7 +82,12 @@ def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanatio
             history,
             group.largest_batch,
             evidence=[Event(group.largest_batch, f"batch of {group.largest_batch_bytes:,} bytes")],
-            now=["Raise offsets.load.buffer.size above it on all brokers, and restart the one that is stuck."],
+            now=[
+                "Raise offsets.load.buffer.size above it on all brokers, and restart the one that is stuck."
+                if hit
+                else "No broker is stuck by it: this release takes a larger buffer by itself. Make the record of the "
+                "group smaller (fewer members, topics or assignors), before max.message.bytes refuses it.",
+            ],
             bug=bug.id if hit else None,
             group_id=group.group_id,
         )
@@ -160,7 +168,11 @@ def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) ->
         + (f": {bug.id}." if bug.fits(case.profile.release) else "."),
         history,
         not_this=["No offset is lost by it.", "cleanup.policy=compact,delete is no remedy: it removes live offsets."],
-        now=[bug.advice],
+        now=[
+            bug.advice
+            if bug.fits(case.profile.release)
+            else "Nothing: an older release left them, and the cleaner of this one makes none."
+        ],
         bug=bug.id if bug.fits(case.profile.release) else None,
     )
 
@@ -184,6 +196,13 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             now=[
                 "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic __consumer_offsets "
                 f"--partition {partition} --start-offset {transaction.first_record_offset}",
+                *when(
+                    case.profile.release < _ASKS_PRODUCERS,
+                    f"Brokers before {_ASKS_PRODUCERS} do not tell whose transaction that is: in place of "
+                    f"--start-offset they take --producer-id {transaction.producer_id} --producer-epoch "
+                    f"{transaction.producer_epoch} --coordinator-epoch N, where N is that of the producer's last end "
+                    "marker (regroup dump).",
+                ),
             ],
             bug=bug.id if hit else None,
         )

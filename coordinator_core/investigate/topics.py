@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator_core.durations import HOUR_MS, is_or_are, span, was_or_were
+from coordinator_core.durations import HOUR_MS, has_or_have, is_or_are, span, was_or_were
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
@@ -542,12 +542,13 @@ def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield Explanation(
             "topic-recreated",
             Severity.CRITICAL,
-            f"{count(len(old), 'committed offset')} of {group.group_id} are of a topic that was deleted and made "
-            f"again: {key.topic}-{key.partition} at {version.last.committed_offset} of topic id "
+            f"{count(len(old), 'committed offset')} of {group.group_id} {is_or_are(len(old))} of a topic that was "
+            f"deleted and made again: {key.topic}-{key.partition} at {version.last.committed_offset} of topic id "
             f"{version.last.topic_id}; now it is {ids[key.topic]}.",
             version.last_place.timestamp_ms,
             evidence=[
-                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}") for key, one in old
+                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+                for key, one in old[:SHOWN]
             ],
             not_this=["The offset is not wrong by itself: it means nothing in the new topic."],
             now=[
@@ -584,9 +585,9 @@ def explain_replicas(histories: Sequence[PartitionHistory], case: Case) -> Itera
     yield Explanation(
         "offsets-topic-without-replicas",
         Severity.CRITICAL,
-        f"{count(len(alone), 'partition')} of {OFFSETS_TOPIC} have one replica, in a cluster of {len(brokers)} "
-        "brokers: when that broker is down, its groups can neither join nor commit, and if its disk is lost their "
-        "offsets are. "
+        f"{count(len(alone), 'partition')} of {OFFSETS_TOPIC} {has_or_have(len(alone))} one replica, in a cluster of "
+        f"{len(brokers)} brokers: when that broker is down, its groups can neither join nor commit, and if its disk "
+        "is lost their offsets are. "
         f"{each[:1].upper()}{each[1:]}.",
         max((history.last_ms for history in histories), default=-1),
         not_this=["The replication factor of the consumed topics does not help: groups live in the offsets topic."],

@@ -22,6 +22,7 @@ from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
 from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, step
 from coordinator_core.investigate.subscriptions import owns_nothing
+from coordinator_core.investigate.successors import birth_of
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.log.types import PartitionLog
@@ -127,6 +128,9 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     first = next((one for one in rounds if one.members), None)
     if first is None or not rounds[-1].members or group.versions or group.removals or group.aborts is not None:
         return
+    if any(one.offset_key is not None for one in group.bare):
+        return  # It had some, of which only tombstones are left.
+    is_whole = not group.cleaned_to and birth_of(group) is not None
     if owns_nothing(rounds[-1]):
         return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -137,12 +141,17 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
         "never-committed",
         Severity.WARNING,
         f"{group.group_id} has members since generation {first.generation} at {moment(first.place.timestamp_ms)}, "
-        f"{span(since)} before the newest record of this log, and nobody has ever committed: each start of a consumer "
+        f"{span(since)} before the newest record of this log, and nobody has ever committed"
+        f"{'' if is_whole else ', as far as this log still tells'}: each start of a consumer "
         "and each rebalance begins at auto.offset.reset.",
         first.place.timestamp_ms,
         events=[step(one) for one in rounds[-SHOWN:]],
         evidence=[step(first)],
-        not_this=["No offset expired and none was deleted: there is no commit and no tombstone of one."],
+        not_this=[
+            "No offset expired and none was deleted: there is no commit and no tombstone of one.",
+        ]
+        if is_whole
+        else [],
         now=[
             f"Let {name_of(rounds[-1].members[0])} commit: enable.auto.commit=true, or commitSync() after its work.",
             "If the application keeps offsets elsewhere (a database, checkpoints), this is as it should be.",

@@ -832,7 +832,7 @@ def test_what_a_group_was_set_ahead_of_is_not_put_back(
     assert tuple(one["severity"] for one in found) == severities
     assert tuple([row["offset"] for row in one["restore"]] for one in found) == restored
     assert [one["undo"] is not None for one in found] == [bool(offsets) for offsets in restored]
-    assert f"{max(0, 90 - back)} records are read again" in found[0]["verdict"]
+    assert f"{max(0, 90 - back)} records to be read again" in found[0]["verdict"]
 
 
 def test_a_capture_prints_what_undoes_the_newest_act_first(tmp_path: Path) -> None:
@@ -1686,6 +1686,77 @@ def test_a_client_id_by_chance_is_no_other_application(
         assert "--from-file" not in str(guest["now"])
 
 
+def test_an_id_that_is_used_again_is_shown_by_a_commit_without_members(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(group_version=1, commit_version=1).generation("g", 1, Client("m")).commit("g", {KEY: 5}).wait(MINUTE)
+    log.generation("g", 2).wait(2 * DAY).tombstones("g", KEY, with_group=True).wait(MINUTE)
+    log.generation("g", 1, Client("m")).commit("g", {("a", 0): 1}).wait(MINUTE).generation("g", 2).wait(MINUTE)
+    plain = log.next_offset
+    path = log.commit("g", {("b", 0): 2}).write(tmp_path)
+    found = {one["code"]: one for one in explained(path, capfd, "--group", "g", release="0.10.1.1")}
+    assert [one["record_offset"] for one in found["group-id-reused"]["evidence"]] == [4, plain]
+
+
+def test_groups_that_begin_with_the_log_may_lose_something_later(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log()
+    for group in "abcd":
+        log.wait(MINUTE).generation(group, 1, Client(f"m-{group}")).wait(MINUTE).commit(group, {KEY: 500_000})
+    log.wait(HOUR).generation("a", 2).wait(MINUTE).tombstones("a", KEY, with_group=True)
+    path = log.wait(HOUR).commit("b", {KEY: 600_000}).write(tmp_path)
+    (one,) = [one for one in explained(path, capfd) if one["code"] == "offsets-topic-anew"]
+    assert "there is no tombstone" not in str(one["not_this"])
+    assert "--dry-run" in str(one["now"])
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_a_group_without_commits_may_have_lost_them(
+    is_cleaned: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a log from which records are gone nobody can tell; a tombstone is of some that it had."""
+    log = Log().skip(100) if is_cleaned else Log()
+    log.generation(GROUP, 57 if is_cleaned else 1, Client("m", partitions=(KEY,))).wait(3 * HOUR)
+    (one,) = explained(log.commit("other", {KEY: 1}).write(tmp_path / "none"), capfd, "--group", GROUP)
+    assert one["code"] == "never-committed"
+    assert ("ever committed, as far as this log still tells:" in one["verdict"]) is is_cleaned
+    assert bool(one["not_this"]) is not is_cleaned
+    if is_cleaned:
+        path = log.tombstones(GROUP, KEY).write(tmp_path / "tombstone")
+        assert [one["code"] for one in explained(path, capfd, "--group", GROUP)] == ["removed-offsets-cleaned"]
+
+
+@pytest.mark.parametrize("came", [False, True])
+def test_what_was_set_back_is_read_when_somebody_comes(
+    came: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation(GROUP, 1, Client("m"))
+    for number in range(60):
+        log.wait(MINUTE).commit(GROUP, {KEY: 100 * number})
+    log.generation(GROUP, 2).wait(HOUR).commit(GROUP, {KEY: 10}, leader_epoch=-1).wait(HOUR)
+    if came:
+        log.generation(GROUP, 3, Client("m-2"))
+    path = log.commit("other", {KEY: 1}).write(tmp_path)
+    (one,) = [one for one in explained(path, capfd, "--group", GROUP) if one["code"] == "reset-by-admin"]
+    assert one["verdict"].endswith("5,890 records are read again." if came else "5,890 records to be read again.")
+
+
+@pytest.mark.parametrize("narrowed", [["--symptom", "lz4"], ["--since", str(T0 + 30 * DAY)]])
+def test_what_nobody_asked_for_is_not_said_to_be_nothing(
+    narrowed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = str(RESET.build(tmp_path / "log", True))
+    arguments = (path, "--kafka-version", "3.9.2", *NOW, *narrowed)
+    for group in ([], ["--group", GROUP]):
+        first = out(capfd, *arguments, *group).splitlines()[0]
+        assert first.startswith(
+            "Nothing that was asked for (1 explanation of more than a note is left out) speaks against"
+        )
+    twin = str(RESET.build(tmp_path / "twin", False))
+    assert out(capfd, twin, *arguments[1:]).startswith("Nothing in this log speaks against billing: ")
+
+
 @pytest.mark.parametrize(("kind", "is_told"), [("hourly", False), ("job", False), ("stopped", True)])
 def test_a_group_that_commits_seldom_is_not_replaced_by_another_one(
     kind: str, is_told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -1703,16 +1774,28 @@ def test_a_group_that_commits_seldom_is_not_replaced_by_another_one(
     assert ("group-took-over" in {one["code"] for one in explained(path, capfd)}) is is_told
 
 
-def test_an_id_that_is_used_again_is_shown_by_a_commit_without_members(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("release", "says"), [("2.3.1", True), ("3.9.2", False)])
+def test_brokers_before_3_0_are_told_whose_transaction_is_to_be_aborted(
+    release: str, says: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    log = Log(group_version=1, commit_version=1).generation("g", 1, Client("m")).commit("g", {KEY: 5}).wait(MINUTE)
-    log.generation("g", 2).wait(2 * DAY).tombstones("g", KEY, with_group=True).wait(MINUTE)
-    log.generation("g", 1, Client("m")).commit("g", {("a", 0): 1}).wait(MINUTE).generation("g", 2).wait(MINUTE)
-    plain = log.next_offset
-    path = log.commit("g", {("b", 0): 2}).write(tmp_path)
-    found = {one["code"]: one for one in explained(path, capfd, "--group", "g", release="0.10.1.1")}
-    assert [one["record_offset"] for one in found["group-id-reused"]["evidence"]] == [4, plain]
+    log = Log().commit(GROUP, {KEY: 2}, producer_id=4711, producer_epoch=5).wait(HOUR).commit("third", {KEY: 4})
+    path = log.write(tmp_path)
+    (one,) = [one for one in explained(path, capfd, release=release) if one["code"] == "hanging-transaction"]
+    assert ("--producer-id 4711 --producer-epoch 5 --coordinator-epoch N" in str(one["now"])) is says
+
+
+def test_what_a_fixed_release_does_not_do_is_no_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A batch above the load buffer stops no release from 2.0.1 on, and empty segments are none that it makes."""
+    log = Log()
+    for number in range(4):
+        log.commit(GROUP, {KEY: number}).roll()
+    large = {(f"t-{number}", 0): number for number in range(200)}
+    path = log.commit(GROUP, large, metadata="x" * 30_000).write(tmp_path)
+    for segment in sorted(path.glob("*/*.log"))[:3]:
+        segment.write_bytes(b"")
+    found = {one["code"]: one for one in explained(path, capfd, "--partial")}
+    assert "restart the one that is stuck" not in str(found["batch-larger-than-load-buffer"]["now"])
+    assert "Upgrade" not in str(found["empty-segments"]["now"])
 
 
 @pytest.mark.parametrize("partitions", [None, 6, 3])
