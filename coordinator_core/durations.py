@@ -39,8 +39,20 @@ def has_or_have(number: int) -> str:
     return "has" if number == 1 else "have"
 
 
+def elapsed(earlier_ms: int, later_ms: int) -> int:
+    """Milliseconds from one time to a later one; -1 where one of them is not known (-1), or the clock went back."""
+    return later_ms - earlier_ms if 0 <= earlier_ms <= later_ms else -1
+
+
+def are_close(one_ms: int, other_ms: int, within_ms: float) -> bool:
+    """Whether both times are known and no farther apart."""
+    return min(one_ms, other_ms) >= 0 and abs(one_ms - other_ms) <= within_ms
+
+
 def span(milliseconds: float) -> str:
-    """``7 d``, ``2.5 h``, ``40 s``."""
+    """``7 d``, ``2.5 h``, ``40 s``; ``an unknown time`` below 0."""
+    if milliseconds < 0:
+        return "an unknown time"
     for name, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):
         if milliseconds >= size:
             return f"{milliseconds / size:.1f}".removesuffix(".0") + f" {name}"

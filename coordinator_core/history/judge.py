@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from coordinator_core.durations import DAY_MS, numbered, span
+from coordinator_core.durations import DAY_MS, are_close, numbered, span
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, Lessons, acts_of, sweep_age
 from coordinator_core.history.model import (
@@ -581,7 +581,7 @@ class Judge:
         place = change.place
         if (
             following is not None
-            and 0 <= following.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS
+            and _are_near(place, following.place, ONE_ACT_MS)
             and following.group_type is not change.group_type
         ):
             return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
@@ -610,9 +610,11 @@ def _so_many(names: Collection[str], noun: str) -> str:
     return f"{'at least ' if len(names) >= Deletions.NAMES else ''}{numbered(len(names), noun)}"
 
 
-def _are_near(one: Place, other: Place) -> bool:
-    """Whether records of a group are of one sweep or request."""
-    return abs(one.timestamp_ms - other.timestamp_ms) <= 2 * ONE_ACT_MS
+def _are_near(one: Place, other: Place, within_ms: int = 2 * ONE_ACT_MS) -> bool:
+    """Whether records of a group are of one sweep or request; of unknown times neighbours are."""
+    if max(one.timestamp_ms, other.timestamp_ms) < 0:
+        return abs(one.record_offset - other.record_offset) == 1 or one.byte_position == other.byte_position
+    return are_close(one.timestamp_ms, other.timestamp_ms, within_ms)
 
 
 def _moment(removal: Removal) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
+from coordinator_core.durations import elapsed
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
 from coordinator_core.lifecycle.expiry import Condition
 from coordinator_core.merge.packed import PackedText
@@ -143,6 +144,12 @@ class Version:
     """Commits among ``stood`` whose metadata differ from those of the commit before."""
     origin: Origin | None = None
     end: End | None = None
+
+    @property
+    def usual_ms(self) -> float:
+        """Time between two of its commits; -1 where the log does not tell."""
+        took = elapsed(self.place.timestamp_ms, self.last_place.timestamp_ms)
+        return took / (self.commits - 1) if took >= 0 and self.commits > 1 else -1.0
 
     @property
     def gone_ms(self) -> int | None:
@@ -370,7 +377,7 @@ def outline(group: GroupHistory) -> GroupHistory:
 
 
 class LeaderChange(NamedTuple):
-    """The first batch under a new leader epoch; ``pause_ms`` since the last one before it."""
+    """The first batch under a new leader epoch; ``pause_ms`` since the newest one before it, 0 if unknown."""
 
     place: Place
     epoch_before: int

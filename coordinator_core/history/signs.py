@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from coordinator_core.durations import DAY_MS, HOUR_MS
+from coordinator_core.durations import DAY_MS, HOUR_MS, are_close, elapsed
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import (
     Change,
@@ -93,16 +93,16 @@ def _changed(before: int | None, after: int | None) -> tuple[int, int] | None:
 
 def pace_of(version: Version) -> float:
     """Records an hour that the commits of a version go on; 0 where they tell none."""
-    took = version.last_place.timestamp_ms - version.place.timestamp_ms
+    took = elapsed(version.place.timestamp_ms, version.last_place.timestamp_ms)
     read = version.last.committed_offset - version.first.committed_offset
-    return read * HOUR_MS / took if took > 0 and version.place.timestamp_ms >= 0 else 0.0
+    return read * HOUR_MS / took if took > 0 else 0.0
 
 
 def is_pause(move: Move) -> bool:
     """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
     before = move.before
-    took = before.last_place.timestamp_ms - before.place.timestamp_ms
-    quiet = move.after.place.timestamp_ms - before.last_place.timestamp_ms
+    took = elapsed(before.place.timestamp_ms, before.last_place.timestamp_ms)
+    quiet = elapsed(before.last_place.timestamp_ms, move.after.place.timestamp_ms)
     read = before.last.committed_offset - before.first.committed_offset
     return took > 0 and quiet >= _PAUSED * took / (before.commits - 1) and move.records * took <= 2 * read * quiet
 
@@ -159,7 +159,7 @@ def moves_of(group: GroupHistory, rivals: Sequence[Rivals] | None = None) -> dic
 def with_steps_beside(group: GroupHistory, moves: Sequence[Move]) -> list[Move]:
     """``moves``, which are an Admin client's, and its other steps forward at the same times: what one request set
     belongs together, also where it is in proportion."""
-    times = {move.after.place.timestamp_ms for move in moves}
+    times = {move.after.place.timestamp_ms for move in moves} - {-1}
     known = {id(move.after) for move in moves}
     found = [*moves]
     for key, versions in group.versions.items() if times else ():
@@ -404,7 +404,7 @@ class Stand(NamedTuple):
 
     @property
     def lasted_ms(self) -> int:
-        return self.version.last_place.timestamp_ms - self.since.timestamp_ms
+        return elapsed(self.since.timestamp_ms, self.version.last_place.timestamp_ms)
 
 
 def stands_of(group: GroupHistory, least_ms: int = HOUR_MS) -> list[Stand]:
@@ -568,7 +568,7 @@ class Seen(NamedTuple):
     @property
     def is_once(self) -> bool:
         """Whether it lived once, and not for long: a group with a fixed id stays."""
-        return self.came_once and not self.has_members and self.last_ms - self.first_ms <= _ONE_LIFE_MS
+        return self.came_once and not self.has_members and are_close(self.first_ms, self.last_ms, _ONE_LIFE_MS)
 
 
 class Family(NamedTuple):
@@ -602,8 +602,9 @@ def families(groups: Iterable[Seen]) -> list[Family]:
         if sum(group.is_once for group in members) < FAMILY:
             continue
         born = sorted(members, key=lambda group: (group.first_ms, group.group_id))
-        hours = max(1.0, (born[-1].first_ms - born[0].first_ms) / HOUR_MS)
-        made.append(Family(pattern, born, len(born) / hours, sum(group.size_bytes for group in members)))
+        times = [group.first_ms for group in born if group.first_ms >= 0]
+        hours = max(1.0, (times[-1] - times[0]) / HOUR_MS)
+        made.append(Family(pattern, born, len(times) / hours, sum(group.size_bytes for group in members)))
     return made
 
 

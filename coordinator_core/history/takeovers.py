@@ -5,6 +5,7 @@ A coordinator takes such requests while the group has no members only, so they c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,13 +56,20 @@ class Takeovers:
 def takeovers_of(group: GroupHistory) -> Takeovers:
     """Values that are set from outside again and again, and resets that such a sync undid; one of both."""
     found, puts = _takeovers(group)
-    moments = sorted({one.put.place.timestamp_ms for one in found})
+    moments = _moments(found)
     goes_on = (one for one in found if one.records < 0 and one.put.commits >= REGULAR)
     below = [one for one in goes_on if not is_taken_back(one.own, one.put)]
     if len(moments) >= _AGAIN or below:
         return Takeovers(found, (), moments, puts)
     undone = list(_undone(group, puts))
     return Takeovers((), undone, (), {id(one.put) for one in undone})
+
+
+def _moments(found: Sequence[Takeover]) -> list[int]:
+    known = {one.put.place.timestamp_ms for one in found} - {-1}
+    # Of unknown times there are as many as values of one partition.
+    unknown = Counter(one.key for one in found if one.put.place.timestamp_ms < 0)
+    return [-1] * max(unknown.values(), default=0) + sorted(known)
 
 
 def _takeovers(group: GroupHistory) -> tuple[list[Takeover], set[int]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, are_close, elapsed, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, PartitionHistory, Version
 from coordinator_core.investigate.model import SHOWN, Event, Explanation
 from coordinator_core.investigate.successors import birth_of
-from coordinator_core.investigate.words import count, moment
+from coordinator_core.investigate.words import count, moment, to_datetime
 from coordinator_core.rules.model import Severity
 
 _GROUPS = 3
@@ -42,8 +42,8 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
         "offsets-topic-anew",
         Severity.INFO,
         f"__consumer_offsets begins anew at {moment(begin_ms)} (record 0): {len(born)} of {count(len(known), 'group')} "
-        f"are in generation 1 within {span(last.birth.place.timestamp_ms - begin_ms)} of it, and begin far in their "
-        f"topics, {first.group.group_id} in {first.key.topic}-{first.key.partition} at "
+        f"are in generation 1 within {span(elapsed(begin_ms, last.birth.place.timestamp_ms))} of it, and begin far in "
+        f"their topics, {first.group.group_id} in {first.key.topic}-{first.key.partition} at "
         f"{first.first.first.committed_offset}: the topics are older, and all began at auto.offset.reset. "
         "Either the offsets of before were lost with an earlier __consumer_offsets (volumes that did not last, a topic "
         "that was deleted), or these are the first consumers of this cluster.",
@@ -63,8 +63,8 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
             "Look at the brokers' volumes (ephemeral storage, a log.dirs below /tmp, a claim that was made anew), and "
             "at the controller's log for the creation of __consumer_offsets at that time.",
             "Set groups back by time, their consumers stopped: kafka-consumer-groups.sh --bootstrap-server HOST:9092 "
-            "--group GROUP --reset-offsets --all-topics --to-datetime "
-            f"{moment(begin_ms).replace(' ', 'T').removesuffix('Z')}.000 --dry-run (then with --execute)",
+            f"--group GROUP --reset-offsets --all-topics {' '.join(to_datetime(begin_ms))} --dry-run (then with "
+            "--execute)",
             "Search for a copy: a snapshot of a volume, or another replica's directory, which regroup restore plan "
             "reads.",
         ],
@@ -73,7 +73,7 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
 
 def _born(group: GroupHistory, begin_ms: int) -> _Born | None:
     birth = birth_of(group)
-    if birth is None or birth.place.timestamp_ms - begin_ms > HOUR_MS:
+    if birth is None or not are_close(begin_ms, birth.place.timestamp_ms, HOUR_MS):
         return None
     for key, versions in sorted(group.versions.items()):
         first = versions[0]

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, elapsed, span
 from coordinator_core.history.model import GroupHistory, OriginKind
 from coordinator_core.history.signs import Move, MoveKind, name_of, pace_of
 from coordinator_core.history.versions import SMALL_STEP
 from coordinator_core.investigate.model import Explanation
-from coordinator_core.investigate.shifts import by_time, events_of, explanation, partitions_of, sequence_of, who
+from coordinator_core.investigate.shifts import (
+    by_request,
+    by_time,
+    events_of,
+    explanation,
+    partitions_of,
+    sequence_of,
+    who,
+)
 from coordinator_core.investigate.words import count, from_file, moment, tool, when
 from coordinator_core.rules.model import Severity
 
@@ -79,7 +87,7 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     ]
     second = first.after.second
     is_unsure = second is not None and second - first.after.first.committed_offset <= first.before.largest_step
-    often = len({move.after.place.timestamp_ms for move in moves})
+    often = len(list(by_request(moves)))
     of_former = _former(group, moves)
     return Explanation(
         "commits-out-of-order",
@@ -318,8 +326,9 @@ def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]
         steps.append("Commit with a leader epoch (OffsetAndMetadata), as commitSync() without a map does.")
     last = group.versions[first.key][-1]
     newest = max(versions[-1].last_place for versions in group.versions.values())
-    if last is first.after and last.commits == 1 and newest.timestamp_ms - last.place.timestamp_ms >= HOUR_MS:
-        told += f" {name} was not committed again in the {span(newest.timestamp_ms - last.place.timestamp_ms)} since."
+    quiet_ms = elapsed(last.place.timestamp_ms, newest.timestamp_ms)
+    if last is first.after and last.commits == 1 and quiet_ms >= HOUR_MS:
+        told += f" {name} was not committed again in the {span(quiet_ms)} since."
     return told, steps
 
 

@@ -38,10 +38,11 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
     deleters = _deleters(beside, {key.topic for key in keys})
     causes = one_of([_NAMES[one] for one in deleters or _possible(case, with_group=bool(ends))])
     again = sorted((key, found) for key in keys if (found := _first_after(group, key, keys[key].record_offset)))
+    with_group = ends and first.timestamp_ms >= 0
     verdict = (
         f"{were(len(keys), 'committed offset')} removed from {group.group_id} at {moment(first.timestamp_ms)}"
-        f"{', with the group itself' if ends else ''}. The values are gone from this log (the cleaner has taken them, "
-        "or they lay before its start), so it does not tell how old they were"
+        f"{', with the group itself' if with_group else ''}. The values are gone from this log (the cleaner has taken "
+        "them, or they lay before its start), so it does not tell how old they were"
     )
     verdict += (
         f". They went with {count(len(beside), 'committed offset')} that it has, by {causes}."
@@ -77,7 +78,8 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
 
 
 def _in_act(place: Place, act: Sequence[Bare]) -> bool:
-    return act[0].place.timestamp_ms - ONE_ACT_MS <= place.timestamp_ms <= act[-1].place.timestamp_ms + ONE_ACT_MS
+    begin_ms, end_ms = act[0].place.timestamp_ms, act[-1].place.timestamp_ms
+    return begin_ms >= 0 and begin_ms - ONE_ACT_MS <= place.timestamp_ms <= end_ms + ONE_ACT_MS
 
 
 def _ends_in(group: GroupHistory, act: Sequence[Bare]) -> list[Place]:

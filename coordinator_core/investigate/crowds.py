@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator_core.durations import span
+from coordinator_core.durations import elapsed, span
 from coordinator_core.history.model import ChangeKind, GroupHistory
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.bugs import BUGS
@@ -38,16 +38,17 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             continue  # They are there to stay, and have work: somebody started so many.
         bug = BUGS["KAFKA-7610"]
         known = bug.fits(case.profile.release)
+        took = elapsed(before.place.timestamp_ms, after.place.timestamp_ms)
         verdict = (
             f"{group.group_id} got {came:,} new members in one rebalance, generation {after.generation} at "
             f"{moment(after.place.timestamp_ms)}, {most:,} of them {name}: one process that joined again and again "
-            f"while that rebalance took {span(after.place.timestamp_ms - before.place.timestamp_ms)} at most, each "
-            "time under a new member id, as its requests timed out."
+            f"while that rebalance took {span(took)}{' at most' if took >= 0 else ''}, each time under a new member "
+            "id, as its requests timed out."
         )
         if later is not None:
             verdict += (
                 f" {len(gone):,} of them went in generation {later.generation}, "
-                f"{span(later.place.timestamp_ms - after.place.timestamp_ms)} later."
+                f"{span(elapsed(after.place.timestamp_ms, later.place.timestamp_ms))} later."
             )
         if known:
             verdict += f" This is {bug.id} of Kafka {case.profile.release}."

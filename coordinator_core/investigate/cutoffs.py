@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import elapsed, span
 from coordinator_core.history.model import GroupHistory, LeaderChange, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
-from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, step
+from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, is_overdue, step
 from coordinator_core.investigate.words import described, moment, when
 from coordinator_core.rules.model import Severity
 
@@ -32,17 +32,17 @@ def cut_off_of(history: PartitionHistory, group: GroupHistory) -> tuple[Version,
     changed = bool(group.changes) and group.changes[-1].place.record_offset > at.record_offset
     if moved is None or changed:
         return None
-    usual = (at.timestamp_ms - newest.place.timestamp_ms) / (newest.commits - 1)
-    ended_ms = moved.place.timestamp_ms - moved.pause_ms
-    quiet_ms = history.last_ms - moved.place.timestamp_ms
+    usual, ended_ms = newest.usual_ms, moved.place.timestamp_ms - moved.pause_ms
     is_at_move = ended_ms - at.timestamp_ms <= _STEPS * usual
-    return (newest, usual, moved) if is_at_move and quiet_ms >= max(HOUR_MS, USUAL * usual) else None
+    quiet_ms = elapsed(moved.place.timestamp_ms, history.last_ms)
+    return (newest, usual, moved) if is_at_move and is_overdue(usual, quiet_ms) else None
 
 
 def _cut_off(
     history: PartitionHistory, group: GroupHistory, newest: Version, usual: float, moved: LeaderChange, case: Case
 ) -> Explanation:
     at, move = newest.last_place, moved.place
+    since_ms = elapsed(move.timestamp_ms, history.last_ms)
     rounds = rounds_of(group)
     origin = newest.origin
     is_outside = not newest.had_members and origin is not None
@@ -53,7 +53,7 @@ def _cut_off(
         f"{group.group_id} was committed every {span(usual)}{who} until {moment(at.timestamp_ms)} (record "
         f"{at.record_offset}), and not once since the coordinator of offsets partition {history.offsets_partition} "
         f"moved (leader epoch {moved.epoch_before} to {move.leader_epoch}, record {move.record_offset}, "
-        f"{moment(move.timestamp_ms)}), while the partition goes on for {span(history.last_ms - move.timestamp_ms)}: "
+        f"{moment(move.timestamp_ms)}), while the partition goes on for {span(since_ms)}: "
         "so does a client that does not find the new coordinator. It may read on all the time; after a restart it "
         "reads from that last commit.",
         at.timestamp_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from coordinator_core.durations import MINUTE_MS, span
+from coordinator_core.durations import MINUTE_MS, are_close, elapsed, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.bugs import BUGS
@@ -45,15 +45,15 @@ def _last_commit(group: GroupHistory, member: Member, before: Change, after: Cha
     if not mine or max(one.commits for one in mine) < USUAL:
         return None
     last = max(mine, key=lambda one: one.last_place)
-    quiet = after.place.timestamp_ms - last.last_place.timestamp_ms
+    is_soon = are_close(last.last_place.timestamp_ms, after.place.timestamp_ms, _LONGEST_MS)
     is_old = last.last_place.leader_epoch < after.place.leader_epoch
-    return last.last_place if is_old and quiet <= _LONGEST_MS else None
+    return last.last_place if is_old and is_soon else None
 
 
 def _fenced(group: GroupHistory, gone: Sequence[Member], last: Place, before: Change, after: Change) -> Explanation:
     bug = BUGS["KAFKA-10284"]
     names = " and ".join(map(name_of, gone[:3]))
-    quiet = after.place.timestamp_ms - last.timestamp_ms
+    quiet = elapsed(last.timestamp_ms, after.place.timestamp_ms)
     return Explanation(
         "static-members-fenced",
         Severity.WARNING,

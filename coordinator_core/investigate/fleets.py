@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from statistics import median_low
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, elapsed, span
 from coordinator_core.history.model import Change, GroupHistory, Member
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.model import SHOWN, Explanation, step
@@ -49,7 +49,7 @@ def _two_kinds(group: GroupHistory) -> Iterator[Explanation]:
     since = second.place
     newest = max((versions[-1].last_place.timestamp_ms for versions in group.versions.values()), default=-1)
     until = max(newest, last.place.timestamp_ms)
-    if first.place == since or until - since.timestamp_ms < HOUR_MS:
+    if first.place == since or elapsed(since.timestamp_ms, until) < HOUR_MS:
         return
     families = {network: {_family(one.client_id) for one in members} for network, members in kinds.items()}
     # Networks of one private range may be zones of one deployment; clients of other names are another one.
@@ -145,7 +145,7 @@ def _new_instances(group: GroupHistory) -> Iterator[Explanation]:
         for member in after.left
         if member.instance_id
     ]
-    stood = [after.place.timestamp_ms - before.place.timestamp_ms for before, after, _ in ghosts]
+    stood = [elapsed(before.place.timestamp_ms, after.place.timestamp_ms) for before, after, _ in ghosts]
     unread = sorted({one for *_, member in ghosts for one in member.partitions or ()})
     verdict = (
         f"{group.group_id} has had {len(ids)} group instance ids for {count(fewest, 'member')}: {len(starts)} times "
@@ -153,9 +153,10 @@ def _new_instances(group: GroupHistory) -> Iterator[Explanation]:
         f"first {name_of(new)}, while those of before were still there. Whoever comes back under another id is another "
         "member; the old one keeps its partitions until session.timeout.ms has passed"
     )
-    if stood and unread:
+    if unread:
         names = ", ".join(f"{topic}-{number}" for topic, number in unread[:SHOWN])
-        verdict += f", up to {span(max(stood))} here, and nobody reads them ({names})"
+        here = f", up to {span(max(stood))} here" if max(stood) >= 0 else ""
+        verdict += f"{here}, and nobody reads them ({names})"
     yield Explanation(
         "instance-ids-do-not-last",
         Severity.WARNING,

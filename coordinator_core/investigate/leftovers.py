@@ -24,7 +24,7 @@ def explain_leftovers(history: PartitionHistory, log: PartitionLog, case: Case) 
     left = history.leftovers
     producer, most = max(left.emptied.items(), key=lambda one: one[1], default=(-1, 0))
     # The newest ones are of the rounds that would remove them.
-    old = sum(number for hour, number in left.markers.items() if hour * HOUR_MS <= history.last_ms - _OLD_MS)
+    old = sum(number for hour, number in left.markers.items() if 0 <= hour * HOUR_MS <= history.last_ms - _OLD_MS)
     is_kept = producer >= 0 and most >= _EMPTIED
     if not is_kept and old < _MARKERS:
         if most >= _EMPTIED:

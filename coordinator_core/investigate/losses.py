@@ -166,6 +166,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     others = one_of([_ELSE[one] for one in end.others if one in _ELSE])
     captured_ms, age_ms = case.captured_retention_ms or 0, first.age_ms or 0
     is_unsure = end.certainty is Certainty.POSSIBLE or captured_ms > age_ms
+    is_told_alone = kind is EndKind.TOPIC_DELETION or (kind is EndKind.EXPIRY and is_unsure and first.age_ms is None)
     if kind is EndKind.EXPIRY and is_unsure and first.age_ms is not None and end.others:
         verdict += (
             f" That takes an offsets.retention.minutes of {first.age_ms // MINUTE_MS:,} or less; else it was {others}: "
@@ -177,8 +178,8 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             f" The default retention, {default}, had passed before: the brokers keep offsets longer, or it was "
             f"{others}; the log does not decide."
         )
-    elif others and (kind is EndKind.TOPIC_DELETION or (end is not first.end and EndKind.TOPIC_DELETION in end.others)):
-        again = "" if kind is EndKind.TOPIC_DELETION else " (it is there now)"
+    elif others and (is_told_alone or (end is not first.end and EndKind.TOPIC_DELETION in end.others)):
+        again = "" if is_told_alone else " (it is there now)"
         verdict += f" Or it was {others}{again}: the log does not decide."
     if may_be_age := _may_be_age(first):
         minutes, now_ms = f"{may_be_age // MINUTE_MS:,} or less", case.captured_retention_ms
@@ -203,7 +204,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
                 removal.place,
                 f"tombstone of {removal.offset_key.topic}-{removal.offset_key.partition}, which held "
                 f"{removal.value.committed_offset} (record {removal.value.record_offset}, committed "
-                f"{moment(removal.value.commit_timestamp_ms)})",
+                f"{'at ' if removal.value.commit_timestamp_ms < 0 else ''}{moment(removal.value.commit_timestamp_ms)})",
             )
             for removal in removals[:SHOWN]
         ],
@@ -285,7 +286,8 @@ def _sequence(
     after = [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
     events += [step(one) for one in (*before, *after) if one.kind is not ChangeKind.DELETED]
     acts = sorted({removal.place.timestamp_ms for removal in removals})
-    events.append(Event(first, f"{count(len(removals), 'offset')} removed, in {count(len(acts), 'moment')}"))
+    moments = f", in {count(len(acts), 'moment')}" if first.timestamp_ms >= 0 else ""
+    events.append(Event(first, f"{count(len(removals), 'offset')} removed{moments}"))
     events += [
         Event(
             version.place,
@@ -431,7 +433,7 @@ def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
         (key, case.due_ms(version.last.commit_timestamp_ms, version.last.expire_timestamp_ms))
         for key, version in group.standing.items()
     ]
-    return min(due, key=lambda item: item[1], default=None)
+    return min((one for one in due if one[1] >= 0), key=lambda item: item[1], default=None)
 
 
 def _missed(group: GroupHistory) -> list[Removal]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from coordinator_core.durations import has_or_have
+from coordinator_core.durations import elapsed, has_or_have
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.history.signs import (
@@ -221,7 +221,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
         member for member in change.members if member.topics and member.partitions is not None and not member.partitions
     ]
     # Between two epochs of a KIP-848 group a partition is on its way from one member to another.
-    quiet = case.now_ms - change.place.timestamp_ms
+    quiet = elapsed(change.place.timestamp_ms, case.now_ms)
     is_moving = change.kind is ChangeKind.EPOCH and quiet < THRESHOLDS["stopped_ms"].default
     if not idle or is_moving or not any(member.partitions for member in change.members):
         return
@@ -261,7 +261,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
 
 def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, case: Case) -> Iterator[Explanation]:
     """Partitions that were owned before and are not any more, although everybody has something, and subscribes."""
-    quiet = case.now_ms - change.place.timestamp_ms
+    quiet = elapsed(change.place.timestamp_ms, case.now_ms)
     if case.topics is not None or quiet < THRESHOLDS["stopped_ms"].default:
         return
     if any(member.topics is None or not member.partitions for member in change.members):
@@ -397,7 +397,7 @@ def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> It
     last = rounds[-1]
     who = f"; last to leave: {', '.join(name_of(one) for one in last.left[:3])}" if last.left else ""
     base = last.place.timestamp_ms
-    if max(one.last.commit_timestamp_ms for one in held.values()) > base:
+    if max(one.last_place.record_offset for one in held.values()) > last.place.record_offset:
         return  # Somebody outside goes on.
     yield Explanation(
         IS_EMPTY,

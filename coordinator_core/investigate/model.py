@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place, Version
 from coordinator_core.history.signs import name_of
-from coordinator_core.investigate.words import count, moment
+from coordinator_core.investigate.words import count, until
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.rules.model import Severity
@@ -116,6 +117,11 @@ def last_place(group: GroupHistory) -> Place:
     return max(places, key=attrgetter("record_offset"))
 
 
+def is_overdue(usual_ms: float, quiet_ms: int, least_ms: int = HOUR_MS) -> bool:
+    """Whether nothing came for much longer than two commits are apart; not where either is unknown (below 0)."""
+    return usual_ms >= 0 and quiet_ms >= max(least_ms, USUAL * usual_ms)
+
+
 @dataclass(slots=True)
 class Explanation:
     """``verdict`` is one sentence. ``evidence`` are records; ``events`` the sequence that led there. ``not_this`` says
@@ -191,7 +197,10 @@ class Case:
         )
 
     def due_ms(self, base_ms: int, explicit_ms: int | None = None) -> int:
-        """Time (epoch ms) at which an offset expires that ages from ``base_ms``, or has a timestamp of its own."""
+        """Time (epoch ms) at which an offset expires that ages from ``base_ms``, or has a timestamp of its own; -1
+        where that is unknown."""
+        if base_ms < 0 and explicit_ms is None:
+            return -1
         return expiry_of(
             self.profile.expiry.clock,
             now_ms=0,
@@ -233,4 +242,4 @@ class Case:
         """How long offsets of the group stay: ``2 committed offsets stay until about 2026-05-12 02:41:07Z``."""
         until_ms = self.stays_until_ms(group, held)
         told = f"{count(len(held), 'committed offset')} {'stays' if len(held) == 1 else 'stay'} "
-        return told + ("as long as the group has members" if until_ms is None else f"until about {moment(until_ms)}")
+        return told + ("as long as the group has members" if until_ms is None else until(until_ms))

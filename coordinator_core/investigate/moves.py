@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from coordinator_core.durations import span
+from coordinator_core.durations import elapsed, span
 from coordinator_core.history.model import Change, GroupHistory, OriginKind, Overtaken, Place, Version
 from coordinator_core.history.signs import (
     Move,
@@ -223,7 +223,7 @@ def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Ve
         f"A reset of {group.group_id} at {moment(put.timestamp_ms)} had no effect: {first.key.topic}-"
         f"{first.key.partition} was set from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset} (record {put.record_offset}), and "
-        f"{span(following.place.timestamp_ms - put.timestamp_ms)} later {who(following)} committed "
+        f"{span(elapsed(put.timestamp_ms, following.place.timestamp_ms))} later {who(following)} committed "
         f"{following.first.committed_offset} (record {following.place.record_offset}): it was running all the time. "
         f"It is no member of the group, so the coordinator did not refuse the reset. {count(len(moves), 'partition')}.",
         put.timestamp_ms,
@@ -300,14 +300,14 @@ def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     """Members that went on reading while none of their commits came into the log."""
     first = moves[0]
     before, after = first.before.last_place, first.after.place
-    usual = (before.timestamp_ms - first.before.place.timestamp_ms) / max(1, first.before.commits - 1)
+    quiet_ms = elapsed(before.timestamp_ms, after.timestamp_ms)
     return explanation(
         group,
         moves,
         "commits-paused",
         Severity.WARNING,
-        f"No commit of {group.group_id} is in the log for {span(after.timestamp_ms - before.timestamp_ms)} from "
-        f"{moment(before.timestamp_ms)} on, where one came every {span(usual)}; then {first.key.topic}-"
+        f"No commit of {group.group_id} is in the log for {span(quiet_ms)} from "
+        f"{moment(before.timestamp_ms)} on, where one came every {span(first.before.usual_ms)}; then {first.key.topic}-"
         f"{first.key.partition} goes on from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset}, as far as it reads in that time ({partitions_of(moves)}). "
         "Its members read on and could not commit, or were stopped and have caught up.",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import elapsed, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.cutoffs import cut_off_of
-from coordinator_core.investigate.model import USUAL, Case, Event, Explanation
+from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, is_overdue
 from coordinator_core.investigate.uses import OUTSIDE
 from coordinator_core.investigate.words import described, moment
 from coordinator_core.rules.model import Severity
@@ -26,9 +26,8 @@ def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explana
         newest = max(held.values(), key=lambda one: one.last_place.record_offset)
         at = newest.last_place
         is_earlier = bool(rounds) and at.record_offset < rounds[-1].place.record_offset
-        usual = (at.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
-        quiet = history.last_ms - at.timestamp_ms
-        is_short = newest.commits < USUAL or quiet < max(HOUR_MS, USUAL * usual)
+        usual, quiet = newest.usual_ms, elapsed(at.timestamp_ms, history.last_ms)
+        is_short = newest.commits < USUAL or not is_overdue(usual, quiet)
         if is_earlier or is_short or cut_off_of(history, group) is not None:
             continue
         if newest.origin is not None and newest.origin.kind not in (OriginKind.ADMIN, OriginKind.MEMBER):

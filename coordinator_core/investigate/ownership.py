@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from coordinator_core.durations import is_or_are, span
+from coordinator_core.durations import elapsed, is_or_are, span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, pattern_of, rounds_of
@@ -187,11 +187,12 @@ def _guest(
     # Where nothing was committed before, nothing tells where it began.
     records = f", {count(read, 'record')}," if len(restore) == len(before) else ""
     who = " and ".join(dict.fromkeys(name_of(member) for member in guests.values()))
+    took = elapsed(joined.place.timestamp_ms, left.place.timestamp_ms)
     return Explanation(
         "guest-in-group",
         Severity.WARNING,
         f"{who} was a member of {group.group_id} from {moment(joined.place.timestamp_ms)} to "
-        f"{moment(left.place.timestamp_ms)} ({span(left.place.timestamp_ms - joined.place.timestamp_ms)}), beside the "
+        f"{moment(left.place.timestamp_ms)}{f' ({span(took)})' if took >= 0 else ''}, beside the "
         f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
         f"{version.last.committed_offset}. What it read{records} the group's application did not.",
         joined.place.timestamp_ms,
@@ -285,7 +286,7 @@ def explain_reconciling(history: PartitionHistory, case: Case) -> Iterator[Expla
             continue
         since = epochs[-1].place
         holders = [member for member in group.members.values() if member.pending_revocation]
-        if not holders or case.now_ms - since.timestamp_ms < _RECONCILED_MS:
+        if not holders or elapsed(since.timestamp_ms, case.now_ms) < _RECONCILED_MS:
             continue
         names = {**({} if case.topics is None else case.topics.names_by_id), **group.topic_names}
         kept = ", ".join(

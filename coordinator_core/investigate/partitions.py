@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, are_close, elapsed, span
 from coordinator_core.groups.model import Transaction, TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
 from coordinator_core.history.signs import Seen, families
@@ -238,7 +238,7 @@ def _open_transactions(history: PartitionHistory, case: Case, *, hang: bool) -> 
     """Those that are open for longer than any producer may ask for, or the others."""
     assert history.state is not None
     open_ = [one for one in history.state.transactions if one.outcome is TransactionOutcome.OPEN]
-    return [one for one in open_ if (case.now_ms - one.timestamp_ms > _TRANSACTION_MAX_MS) == hang]
+    return [one for one in open_ if (elapsed(one.timestamp_ms, case.now_ms) > _TRANSACTION_MAX_MS) == hang]
 
 
 def _open(
@@ -254,12 +254,13 @@ def _open(
     newest = Place(partition, transaction.last_record_offset, transaction.timestamp_ms, "", 0, -1)
     name = case.transactional_ids.get(transaction.producer_id)
     named = "" if name is None else f", transactional id {name},"
+    age_ms = elapsed(transaction.timestamp_ms, case.now_ms)
     return _partition(
         code,
         severity,
         f"A transaction of producer {transaction.producer_id}{named} is open since record "
         f"{transaction.first_record_offset} of offsets partition {partition}, and its newest record is "
-        f"{span(case.now_ms - transaction.timestamp_ms)} old: {what}",
+        + (f"{span(age_ms)} old: {what}" if age_ms >= 0 else f"of an unknown time: {what}"),
         history,
         newest,
         evidence=[
@@ -306,7 +307,7 @@ def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
 def _moving(history: PartitionHistory) -> Iterator[Explanation]:
     """A coordinator that moves again and again."""
     for first, last in zip(history.leaders, history.leaders[_LEADERS - 1 :], strict=False):
-        if last.place.timestamp_ms - first.place.timestamp_ms <= HOUR_MS:
+        if are_close(first.place.timestamp_ms, last.place.timestamp_ms, HOUR_MS):
             yield _partition(
                 "coordinator-moves",
                 Severity.WARNING,
@@ -318,7 +319,11 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 history,
                 first.place,
                 evidence=[
-                    Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a record")
+                    Event(
+                        one.place,
+                        f"leader epoch {one.place.leader_epoch}"
+                        + (f", {span(one.pause_ms)} without a record" if one.pause_ms else ""),
+                    )
                     for one in history.leaders[:SHOWN]
                 ],
                 until_ms=history.leaders[-1].place.timestamp_ms,
@@ -340,7 +345,7 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
     if len(log.segments) <= _CLOSED or history.missing or records < _HEAVY_RECORDS or 2 * live > records:
         return
     # Of some groups only, nothing tells what lives.
-    if not is_known or history.last_ms - history.first_ms < HOUR_MS:
+    if not is_known or elapsed(history.first_ms, history.last_ms) < HOUR_MS:
         return
     yield _partition(
         "not-cleaned",
@@ -382,7 +387,7 @@ def _cleaner_stopped(history: PartitionHistory, log: PartitionLog, case: Case) -
         return
     oldest = replace(log, segments=tuple(dirty[:1]))
     since = next((batch for _, batch in read_partition(oldest, on_damage=OnDamage.SALVAGE, damage=[])), None)
-    if since is None or history.last_ms - since.max_timestamp_ms < HOUR_MS:
+    if since is None or elapsed(since.max_timestamp_ms, history.last_ms) < HOUR_MS:
         return
     bug = BUGS["KAFKA-3894"]
     hit = bug.fits(case.profile.release)
@@ -461,18 +466,19 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
     state = history.state
     assert state is not None
     live = len(state.offsets) + len(state.groups)
+    duration = elapsed(history.first_ms, history.last_ms)
     for group in history.groups.values():
-        duration = max(1, history.last_ms - history.first_ms)
         is_half = total >= _HEAVY_RECORDS and group.records >= _HEAVY_SHARE * total
         is_storm = group.records >= _STORM_RECORDS and group.records * 1000 >= _STORM_RATE * duration
         if not is_half and not (is_storm and duration >= _STORM_MS):
             continue
+        rate = f", {group.records * 1000 / duration:.1f} a second" if duration > 0 else ""
         client = next((v.member for _, v in group.all_versions() if v.member is not None), None)
         who = "" if client is None else f", client {client.client_id} on {client.client_host}"
         cleaned = history.missing > 0
         verdict = (
             f"{group.group_id}{who} wrote {group.records / total:.0%} of the records of offsets partition "
-            f"{history.offsets_partition}, {group.records * 1000 / duration:.1f} a second; "
+            f"{history.offsets_partition}{rate}; "
             f"{live:,} of {total:,} records would stay after compaction"
         )
         verdict += "." if cleaned else ", and none was ever removed: no cleaner has run here."

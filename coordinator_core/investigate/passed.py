@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import span
+from coordinator_core.durations import are_close, elapsed, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
-from coordinator_core.investigate.model import USUAL, Event, Explanation, step
+from coordinator_core.investigate.model import USUAL, Event, Explanation, is_overdue, step
 from coordinator_core.investigate.words import consumer_groups, count, moment, records
 from coordinator_core.rules.model import Severity
 
@@ -54,11 +54,12 @@ def _passed(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Change
             first -= 1
         began = versions[first]
         stood = began.still or began.last_place
-        usual = (stood.timestamp_ms - began.place.timestamp_ms) / began.commits
-        if began.commits < USUAL or after.place.timestamp_ms - stood.timestamp_ms < USUAL * usual:
+        usual = elapsed(began.place.timestamp_ms, stood.timestamp_ms) / began.commits
+        waited = elapsed(stood.timestamp_ms, after.place.timestamp_ms)
+        if began.commits < USUAL or not is_overdue(usual, waited, 1):
             continue  # It is a quiet partition: who came and went had nothing to read.
         closing = next((one for one in rounds if one.place > after.place), None)
-        if closing is None or closing.place.timestamp_ms - after.place.timestamp_ms > _CLOSING_MS:
+        if closing is None or not are_close(after.place.timestamp_ms, closing.place.timestamp_ms, _CLOSING_MS):
             continue
         owner = after.member.member_id
         left = [
@@ -74,12 +75,13 @@ def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
     one = found[0]
     name = f"{one.key.topic}-{one.key.partition}"
     place = one.after.place
+    stood_ms = elapsed(one.stood.timestamp_ms, place.timestamp_ms)
     committed = one.after.first.committed_offset
     topic = f"{one.key.topic}:{one.key.partition}"
     return Explanation(
         "record-passed-at-close",
         Severity.INFO,
-        f"{name} of {group.group_id} stood at {one.value} for {span(place.timestamp_ms - one.stood.timestamp_ms)} from "
+        f"{name} of {group.group_id} stood at {one.value} for {span(stood_ms)} from "
         f"{moment(one.stood.timestamp_ms)} on, while its owners left {len(one.left)} times; then {name_of(one.member)} "
         f"committed {committed} (record {place.record_offset}) and left in the same moment (generation "
         f"{one.closing.generation}). A consumer that fails at a record and closes commits by that what it was given "

@@ -12,6 +12,7 @@ from coordinator_core.investigate.model import AT_END, SHOWN, Case, Event, Expla
 from coordinator_core.investigate.words import are, count, moment, restore_plan, when
 from coordinator_core.releases import Loader
 from coordinator_core.rules.model import Severity
+from coordinator_core.untrusted import shell_words
 
 MIXED = (
     "The classic coordinator of a broker that leads both partitions mixes what they have: it may answer with old "
@@ -44,11 +45,16 @@ class Placement:
         read."""
         stale = {(one.group_id, one.offsets_partition) for one in self._strays}
         for group_id, groups in self._homes.items():
-            older = sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1]
+            older = sorted(groups, key=lambda one: last_place(one).timestamp_ms)[:-1] if _are_timed(groups) else []
             stale |= {(group_id, group.offsets_partition) for group in older}
         return [
             one for one in explanations if one.code not in AT_END or (one.group_id, one.offsets_partition) not in stale
         ]
+
+
+def _are_timed(groups: Iterable[GroupHistory]) -> bool:
+    """Whether the log tells which of them has the newest records; those without a time are of older formats."""
+    return any(last_place(group).timestamp_ms >= 0 for group in groups)
 
 
 def _homes(histories: Sequence[PartitionHistory]) -> dict[str, list[GroupHistory]]:
@@ -73,14 +79,20 @@ def _split(split: Mapping[str, Sequence[GroupHistory]], *, mixes: bool) -> Itera
         by_time = sorted(groups, key=lambda group: last_place(group).timestamp_ms)
         places = [last_place(group) for group in by_time]
         newest, old = places[-1], by_time[-2]
-        begun, events = _begun_anew(old, by_time[-1])
+        is_timed = _are_timed(groups)
+        begun, events = _begun_anew(old, by_time[-1]) if is_timed else ("", [])
         yield Explanation(
             "group-in-two-partitions",
             Severity.CRITICAL,
             f"{group_id} is in offsets partitions {', '.join(str(place.offsets_partition) for place in places)}: "
-            "the number "
-            f"of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has the newest "
-            f"records, of {moment(newest.timestamp_ms)}.{begun} {count(len(split), 'group')} in all.",
+            + (
+                f"the number of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has "
+                f"the newest records, of {moment(newest.timestamp_ms)}.{begun}"
+                if is_timed
+                else "the number of partitions of __consumer_offsets was changed (KIP-895), or somebody wrote into it. "
+                "The log does not tell which of its records are the newest: they have no times."
+            )
+            + f" {count(len(split), 'group')} in all.",
             newest.timestamp_ms,
             group_id,
             newest.offsets_partition,
@@ -88,10 +100,14 @@ def _split(split: Mapping[str, Sequence[GroupHistory]], *, mixes: bool) -> Itera
             evidence=[Event(place, "newest record there") for place in places],
             not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
             now=[
-                f"{_why_back(old, by_time[-1])} what offsets partition {old.offsets_partition} has of it: "
+                f"Which of them its coordinator reads: regroup find-coordinator {shell_words([group_id])}"
+                if not is_timed
+                else f"{_why_back(old, by_time[-1])} what offsets partition {old.offsets_partition} has of it: "
                 + restore_plan(group_id, "--before-record", f"{old.offsets_partition}:{places[-2].record_offset + 1}"),
                 f"{MIXED} Let two brokers lead them."
                 if mixes
+                else "Leave what the others have of it: no coordinator answers with it."
+                if not is_timed
                 else f"Leave what offsets partition {old.offsets_partition} has of it: no coordinator answers with it.",
                 "Put other groups out of reach back, too: regroup compact --offsets-partitions refuses a log in "
                 "which two partitions have a group.",

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, span
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, elapsed, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
 from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
 from coordinator_core.investigate.fleets import new_instances_of
@@ -43,8 +43,8 @@ def _by_clock(rounds: Sequence[Change]) -> Sequence[Change]:
             run = rounds[first:at]
             best = run if len(run) > len(best) else best
             first = at
-    steps = [after.place.timestamp_ms - one.place.timestamp_ms for one, after in itertools.pairwise(best)]
-    if len(best) < _IN_A_ROW or not (usual := median(steps)):
+    steps = [elapsed(one.place.timestamp_ms, after.place.timestamp_ms) for one, after in itertools.pairwise(best)]
+    if len(best) < _IN_A_ROW or (usual := median(steps)) <= 0:
         return ()
     regular = sum(abs(one - usual) <= _OFF * usual for one in steps)
     return best if regular >= (1 - _OFF) * len(steps) else ()
@@ -52,7 +52,7 @@ def _by_clock(rounds: Sequence[Change]) -> Sequence[Change]:
 
 def _regular(group: GroupHistory, run: Sequence[Change]) -> Explanation:
     first, last = run[0].place, run[-1].place
-    usual = median(after.place.timestamp_ms - one.place.timestamp_ms for one, after in itertools.pairwise(run))
+    usual = median(elapsed(one.place.timestamp_ms, after.place.timestamp_ms) for one, after in itertools.pairwise(run))
     subscribed = [frozenset(topic for member in one.members for topic in member.topics or ()) for one in run]
     changed = {topic for one, after in itertools.pairwise(subscribed) for topic in one ^ after}
     moved = sum(_shares(one) != _shares(after) for one, after in itertools.pairwise(run))
@@ -128,7 +128,7 @@ def _swings(rounds: Sequence[Change]) -> list[Change]:
             first_at += 1
         if at - first_at + 1 > len(best):
             best = turns[first_at : at + 1]
-    took = best[-1].place.timestamp_ms - best[0].place.timestamp_ms if best else 0
+    took = elapsed(best[0].place.timestamp_ms, best[-1].place.timestamp_ms) if best else 0
     return best if len(best) >= _SWINGS and took >= HOUR_MS else []
 
 
@@ -136,7 +136,7 @@ def _scaled(group: GroupHistory, rounds: Sequence[Change], turns: Sequence[Chang
     first, last = turns[0].place, turns[-1].place
     within = [one for one in rounds if first <= one.place <= last]
     sizes = [len(one.members) for one in within]
-    took = last.timestamp_ms - first.timestamp_ms
+    took = elapsed(first.timestamp_ms, last.timestamp_ms)
     return Explanation(
         "scaled-up-and-down",
         Severity.WARNING,

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from coordinator_core.durations import HOUR_MS
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Move, has_reached, read_to
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
@@ -15,9 +16,17 @@ from coordinator_core.rules.model import Severity
 
 
 def by_request(moves: Iterable[Move]) -> Iterator[list[Move]]:
-    """Moves of one time together, in log order: those of one request have one."""
+    """Moves of one time together, in log order: those of one request have one, and each partition
+    once."""
     in_order = sorted(moves, key=lambda move: (_time_of(move), move.after.place.record_offset))
-    return (list(some) for _, some in groupby(in_order, _time_of))
+    for _, some in groupby(in_order, _time_of):
+        request: dict[OffsetKey, Move] = {}
+        for move in some:
+            if move.key in request:
+                yield [*request.values()]
+                request = {}
+            request[move.key] = move
+        yield [*request.values()]
 
 
 def by_time(moves: Iterable[Move]) -> list[list[Move]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, elapsed, span
 from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
-from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation
+from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, is_overdue
 from coordinator_core.investigate.words import count, moment, when
 from coordinator_core.rules.model import Severity
 
@@ -40,8 +40,8 @@ def explain_silences(histories: Sequence[PartitionHistory], of: Collection[int],
         if number not in of:
             continue
         until_ms = newest_ms if number in early else case.captured_ms
-        quiet_ms = until_ms - history.last_ms
-        stopped = [one for one in alive.get(number, ()) if quiet_ms >= max(HOUR_MS, USUAL * one.usual_ms)]
+        quiet_ms = elapsed(history.last_ms, until_ms)
+        stopped = [one for one in alive.get(number, ()) if is_overdue(one.usual_ms, quiet_ms)]
         if stopped and (is_copied_at_once or number not in early):
             yield _silent(history, stopped, until_ms, is_capture=number not in early)
         yield from _pauses(history)
@@ -66,10 +66,10 @@ def _rhythms(history: PartitionHistory, at_ms: int, pause_ms: int) -> list[_Rhyt
                 continue
             last = before[-1]
             # Commits behind the pause may go on in the same version.
-            lasted_ms = last.last_place.timestamp_ms - last.place.timestamp_ms
+            lasted_ms = elapsed(last.place.timestamp_ms, last.last_place.timestamp_ms)
             lasted_ms -= pause_ms if last.last_place.timestamp_ms > at_ms else 0
             usual_ms = lasted_ms / (last.commits - 1)
-            if min(at_ms, last.last_place.timestamp_ms) >= at_ms - USUAL * usual_ms:
+            if usual_ms >= 0 and min(at_ms, last.last_place.timestamp_ms) >= at_ms - USUAL * usual_ms:
                 found.append(_Rhythm(group, last, usual_ms))
                 break
     return found

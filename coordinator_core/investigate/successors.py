@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from statistics import median_low
 
-from coordinator_core.durations import HOUR_MS
+from coordinator_core.durations import HOUR_MS, elapsed
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
 from coordinator_core.history.signs import pattern_of, rounds_of
@@ -50,7 +51,12 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
         for group in history.groups.values():
             birth = birth_of(group)
             first = _first_commits(group)
-            if birth is None or birth.place.timestamp_ms - history.first_ms < HOUR_MS or not first or group.bare:
+            if (
+                birth is None
+                or elapsed(history.first_ms, birth.place.timestamp_ms) < HOUR_MS
+                or not first
+                or group.bare
+            ):
                 continue
             # What the cleaner has removed may have been of an earlier group of this id.
             is_whole = not history.missing and not history.first_offset
@@ -87,8 +93,9 @@ def _first_commits(group: GroupHistory) -> list[tuple[OffsetKey, Version]]:
 
 def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[OffsetKey, int]:
     """Records by offset key of ``old`` that ``new`` reads again, if it may be the same application."""
-    at = birth.place.timestamp_ms
-    if not at - _GAP_MS <= _stopped_ms(old) <= at + _OVERLAP_MS or not _is_alike(old.group_id, new.group_id):
+    at, stopped = birth.place.timestamp_ms, _stopped_ms(old)
+    is_then = min(at, stopped) >= 0 and at - _GAP_MS <= stopped <= at + _OVERLAP_MS
+    if not is_then or not _is_alike(old.group_id, new.group_id):
         return {}
     found = {}
     # Deletion and expiry are explained elsewhere.
@@ -100,20 +107,20 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
 
 
 def _stopped_ms(old: GroupHistory) -> int:
-    return max(versions[-1].last_place.timestamp_ms for versions in old.versions.values())
+    newest = max((versions[-1].last_place for versions in old.versions.values()), key=attrgetter("record_offset"))
+    return newest.timestamp_ms
 
 
 def _has_stopped(old: GroupHistory, end_ms: int) -> bool:
     """Whether a group is quiet for longer than it usually is: one that commits by the hour, or a job, may go on."""
     newest = max((versions[-1] for versions in old.versions.values()), key=lambda one: one.last_place)
-    usual = (newest.last_place.timestamp_ms - newest.place.timestamp_ms) / max(1, newest.commits - 1)
     pauses = [
-        after.place.timestamp_ms - one.place.timestamp_ms
+        elapsed(one.place.timestamp_ms, after.place.timestamp_ms)
         for one, after in itertools.pairwise(rounds_of(old))
         if one.kind is ChangeKind.EMPTY
     ]
-    usual = max(usual, median_low(pauses) if pauses else 0)
-    return end_ms - _stopped_ms(old) >= max(_OVERLAP_MS, _STEPS * usual)
+    usual = max(newest.usual_ms, median_low(pauses) if pauses else 0)
+    return elapsed(_stopped_ms(old), end_ms) >= max(_OVERLAP_MS, _STEPS * usual)
 
 
 def _is_alike(old: str, new: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from coordinator_core.durations import HOUR_MS, span
+from coordinator_core.durations import HOUR_MS, elapsed, span
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
@@ -46,7 +46,7 @@ def _events(found: Sequence[Takeover]) -> list[Event]:
 def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequence[int]) -> Explanation:
     first = found[0]
     keys = {one.key for one in found}
-    steps = [after - before for before, after in pairwise(moments)]
+    steps = [elapsed(*pair) for pair in pairwise(moments)]
     is_job = len(steps) > 1 and min(steps) >= HOUR_MS and all(one.put.commits == 1 for one in found)
     back = -sum(one.records for one in found if one.records < 0)
     ahead = sum(one.records for one in found if one.records > 0)

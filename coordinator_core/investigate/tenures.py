@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS, span, was_or_were
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, elapsed, span, was_or_were
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
-from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, is_overdue, step
 from coordinator_core.investigate.words import count, described, moment, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
@@ -32,7 +32,7 @@ def poll_limit_of(group: GroupHistory, name: str) -> int | None:
     for change in rounds_of(group):
         at = change.place.timestamp_ms
         known = (came.pop(one.member_id, (at, 0)) for one in change.left)
-        tenures += [(at - since, limit) for since, limit in known if limit]
+        tenures += [(elapsed(since, at), limit) for since, limit in known if limit]
         for one in change.joined if change.protocol_type == CONSUMER_PROTOCOL_TYPE else ():
             if one.rebalance_timeout_ms and name_of(one) == name:
                 came[one.member_id] = at, one.rebalance_timeout_ms
@@ -85,11 +85,11 @@ def _waited(
     last, following = versions[at - 1], versions[at]
     if last.commits < USUAL or last.end is None or last.last_place > after.place or last.stood:
         return None
-    usual = (last.last_place.timestamp_ms - last.place.timestamp_ms) / (last.commits - 1)
-    quiet = after.place.timestamp_ms - max(last.last_place.timestamp_ms, before.place.timestamp_ms)
+    times = (last.last_place.timestamp_ms, before.place.timestamp_ms)
+    quiet = min(elapsed(time, after.place.timestamp_ms) for time in times)
     first_step = following.first.committed_offset - last.last.committed_offset
     piled_up = pace_of(following) >= _FASTER * pace_of(last) or first_step > USUAL * last.largest_step
-    is_late = quiet >= max(_LATE_MS, USUAL * usual) and first_step >= 0 and pace_of(last) > 0
+    is_late = is_overdue(last.usual_ms, quiet, _LATE_MS) and first_step >= 0 and pace_of(last) > 0
     return _Waited(key, last, member, following) if is_late and piled_up else None
 
 
@@ -99,7 +99,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
     members = list({one.member.member_id: one.member for one in found}.values())
     stayed = {one.member_id for one in after.members} & {one.member_id for one in before.members}
     static = next((one for one in members if one.instance_id is not None), None)
-    quiet = left.timestamp_ms - at.timestamp_ms
+    quiet = elapsed(at.timestamp_ms, left.timestamp_ms)
     names = " and ".join(dict.fromkeys(map(name_of, members[:SHOWN])))
     return Explanation(
         "left-long-after-last-commit",

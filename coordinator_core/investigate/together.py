@@ -70,17 +70,17 @@ def explain_together(histories: Sequence[PartitionHistory]) -> Iterator[Explanat
             _Round(change.place.timestamp_ms, group, change)
             for group, all_of in of_groups
             for change in all_of
-            if change.left
+            if change.left and change.place.timestamp_ms >= 0
         ),
         key=lambda one: (one.at_ms, one.group.offsets_partition, one.change.place.record_offset),
     )
-    born = sorted(all_of[0].place.timestamp_ms for _, all_of in of_groups if all_of)
-    leaders = [one for history in histories for one in history.leaders]
+    born = sorted(min(one.place.timestamp_ms for one in all_of) for _, all_of in of_groups if all_of)
+    leaders = _leaders(histories)
     begin = end = 0
     while begin < len(rounds):
         while end < len(rounds) and rounds[end].at_ms - rounds[begin].at_ms <= _AT_ONCE_MS:
             end += 1
-        alive = bisect_left(born, rounds[end - 1].at_ms)
+        alive = bisect_right(born, rounds[end - 1].at_ms)
         if end - begin < max(_GROUPS, _SHARE * alive):
             begin += 1
             continue
@@ -96,11 +96,11 @@ def explain_back_together(
 ) -> Iterator[Explanation]:
     """Times at which at least half of the groups, and no fewer than three, went back by commits of their own."""
     backs = sorted(
-        (one for one in explanations if one.code == "moved-back" and one.group_id is not None),
+        (one for one in explanations if one.code == "moved-back" and one.group_id is not None and one.at_ms >= 0),
         key=lambda one: (one.at_ms, one.offsets_partition or 0, one.group_id or ""),
     )
     known = sum(1 for history in histories for group in history.groups.values() if group.versions)
-    leaders = [one for history in histories for one in history.leaders]
+    leaders = _leaders(histories)
     times = [one.at_ms for one in backs]
     at = 0
     while at < len(backs):
@@ -174,6 +174,11 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
     )
 
 
+def _leaders(histories: Sequence[PartitionHistory]) -> list[LeaderChange]:
+    """Moves of coordinators whose time is known."""
+    return [one for history in histories for one in history.leaders if one.place.timestamp_ms >= 0]
+
+
 class _Loss(NamedTuple):
     at_ms: int
     group: GroupHistory
@@ -193,7 +198,7 @@ def explain_lost_together(histories: Sequence[PartitionHistory], case: Case) -> 
         ),
         key=lambda one: (one.at_ms, one.group.offsets_partition, one.removal.place.record_offset),
     )
-    leaders = [one for history in histories for one in history.leaders]
+    leaders = _leaders(histories)
     times = [one.at_ms for one in losses]
     at = 0
     while at < len(losses):
@@ -333,7 +338,7 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         places = count(len({one.place.offsets_partition for one in moved}), "offsets partition")
         verdict += (
             f"the coordinator of {places} moved (partition {at.place.offsets_partition}, leader epoch "
-            f"{at.epoch_before} to {at.place.leader_epoch}, after {span(at.pause_ms)} without a record)."
+            f"{at.epoch_before} to {at.place.leader_epoch}{_after(at)})."
         )
         now = (
             "Look at the brokers that led these partitions until then: a restart, a session that expired, a full disk."
@@ -366,6 +371,10 @@ def _together(some: Sequence[_Round], groups: int, alive: int, leaders: Sequence
         not_this=["It is no trouble of one group: look at what they have in common first."],
         now=[now],
     )
+
+
+def _after(change: LeaderChange) -> str:
+    return f", after {span(change.pause_ms)} without a record" if change.pause_ms else ""
 
 
 def _is_only_host(host: str, rounds: Sequence[_Round]) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator_core.durations import HOUR_MS, has_or_have, is_or_are, span, was_or_were
+from coordinator_core.durations import HOUR_MS, elapsed, has_or_have, is_or_are, span, was_or_were
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
@@ -258,7 +258,8 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     least_ms, least_lag = (THRESHOLDS[name].default for name in ("stopped_ms", "stopped_lag"))
 
     def stands(one: _Held, until_ms: int) -> bool:
-        return until_ms - max(one.since_ms, since) >= least_ms and one.lag >= least_lag
+        stood_ms = min(elapsed(one.since_ms, until_ms), elapsed(since, until_ms))
+        return stood_ms >= least_ms and one.lag >= least_lag
 
     if owned and all(stands(one, case.now_ms) for one, _ in owned):
         yield _all_stopped(group, [one for one, _ in owned], case)
@@ -273,7 +274,7 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
         return
     first = min(stopped, key=lambda one: one.since_ms)
     member = owners[first.key[1:]]
-    quiet = newest[member.member_id] - first.since_ms
+    quiet = elapsed(first.since_ms, newest[member.member_id])
     again = f", was committed again {count(first.version.stood, 'time')}" if first.version.stood else ""
     yield Explanation(
         "partition-stopped",
@@ -402,7 +403,7 @@ def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Itera
     """A group that stays one record behind in every partition of a topic, and has nothing to read."""
     for topic in sorted({one.key.topic for one in held}):
         some = [one for one in held if one.key.topic == topic]
-        stay = all(one.lag == 1 and case.now_ms - one.since_ms >= HOUR_MS for one in some)
+        stay = all(one.lag == 1 and elapsed(one.since_ms, case.now_ms) >= HOUR_MS for one in some)
         if not stay or len(some) < _SEVERAL:
             continue
         first = some[0]
@@ -429,12 +430,13 @@ def _one_behind(group: GroupHistory, held: Sequence[_Held], case: Case) -> Itera
 def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
     last = max(held, key=lambda one: one.since_ms)
     at = last.since_ms
+    quiet_ms = elapsed(at, case.now_ms)
     done = "has come further" if last.version.stood else "has committed"
     return Explanation(
         "group-stopped",
         Severity.WARNING,
         f"{group.group_id} has members and {count(sum(one.lag for one in held), 'record')} to read, and nobody {done} "
-        f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
+        f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(quiet_ms)} before the "
         "newest record of this log.",
         at,
         evidence=[last.event("newest commit of the group")],
@@ -466,7 +468,7 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             if (topic, partition) not in owned and bounds[1] > max(bounds[0], 0):
                 unowned.append((topic, partition, bounds))
     # KIP-848 groups and cooperative ones pass through generations in which a partition is between two owners.
-    quiet = case.now_ms - last.place.timestamp_ms
+    quiet = elapsed(last.place.timestamp_ms, case.now_ms)
     if not unowned or quiet < THRESHOLDS["stopped_ms"].default:
         return
     most = max(partition for topic, partition in owned if topic == unowned[0][0])
@@ -497,7 +499,7 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     last, topics = settled_of(group), case.topics
     if topics is None or last is None or not group.versions:
         return
-    if case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
+    if elapsed(last.place.timestamp_ms, case.now_ms) < THRESHOLDS["stopped_ms"].default:
         return
     least = THRESHOLDS["stopped_lag"].default
     found = []

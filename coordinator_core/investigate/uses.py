@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from coordinator_core.durations import HOUR_MS, MINUTE_MS, span
+from coordinator_core.durations import HOUR_MS, MINUTE_MS, are_close, elapsed, span
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.model import (
     TOPICS_CHANGED,
@@ -20,11 +20,11 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.history.signs import name_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
-from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, is_overdue, step
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.successors import birth_of
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
+from coordinator_core.investigate.words import consumer_groups, count, described, moment, to_datetime, tool, when
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
@@ -96,7 +96,7 @@ def _fenced(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             (
                 epochs[at : at + _EPOCHS]
                 for at in range(len(epochs) - _EPOCHS + 1)
-                if epochs[at + _EPOCHS - 1][1].timestamp_ms - epochs[at][1].timestamp_ms <= HOUR_MS
+                if are_close(epochs[at][1].timestamp_ms, epochs[at + _EPOCHS - 1][1].timestamp_ms, HOUR_MS)
             ),
             None,
         )
@@ -134,7 +134,7 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     if owns_nothing(rounds[-1]):
         return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
-    since = case.now_ms - first.place.timestamp_ms
+    since = elapsed(first.place.timestamp_ms, case.now_ms)
     if not is_consumer or since < HOUR_MS:
         return
     yield Explanation(
@@ -167,10 +167,9 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
     if owns_nothing(rounds[-1]):
         return
     newest = max(held, key=lambda one: one.last_place.record_offset)
-    at = newest.last_place.timestamp_ms
-    usual = (at - newest.place.timestamp_ms) / max(1, newest.commits - 1)
-    quiet = case.now_ms - max(at, rounds[-1].place.timestamp_ms)
-    if newest.commits < USUAL or quiet < max(HOUR_MS, USUAL * usual):
+    at, usual = newest.last_place.timestamp_ms, newest.usual_ms
+    quiet = min(elapsed(time, case.now_ms) for time in (at, rounds[-1].place.timestamp_ms))
+    if newest.commits < USUAL or not is_overdue(usual, quiet):
         return
     yield Explanation(
         "group-silent",
@@ -209,10 +208,9 @@ def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Ite
         silent = newest.get(member.member_id)
         if silent is None or silent.commits < USUAL:
             continue
-        at = silent.last_place.timestamp_ms
-        usual = (at - silent.place.timestamp_ms) / (silent.commits - 1)
-        quiet = latest_ms - max(at, last.place.timestamp_ms)
-        if quiet < max(HOUR_MS, USUAL * usual):
+        at, usual = silent.last_place.timestamp_ms, silent.usual_ms
+        quiet = min(elapsed(time, latest_ms) for time in (at, last.place.timestamp_ms))
+        if not is_overdue(usual, quiet):
             continue
         yield Explanation(
             "member-silent",
@@ -313,7 +311,7 @@ def _topics_changed(group: GroupHistory, rounds: list[Change], newest: Place) ->
     """The change of a streams group's topics that its progress ended with."""
     found = (one for one in reversed(rounds) if one.kind is ChangeKind.EPOCH and one.cause == TOPICS_CHANGED)
     change = next(found, None) if group.is_streams else None
-    is_near = change is not None and abs(change.place.timestamp_ms - newest.timestamp_ms) <= MINUTE_MS
+    is_near = change is not None and are_close(change.place.timestamp_ms, newest.timestamp_ms, MINUTE_MS)
     return change if is_near else None
 
 
@@ -433,7 +431,7 @@ def _share_acts(group: GroupHistory) -> Iterator[Explanation]:
                 "To set it by time, its members stopped: "
                 + tool(
                     *("kafka-share-groups", "--reset-offsets", "--group", group.group_id, "--topic", act.topics[0]),
-                    *("--to-datetime", moment(at.timestamp_ms).replace(" ", "T").removesuffix("Z") + ".000"),
+                    *to_datetime(at.timestamp_ms),
                     "--execute",
                 ),
             ],

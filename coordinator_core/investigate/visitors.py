@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_core.durations import span
+from coordinator_core.durations import are_close, elapsed, span
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, OriginKind, Version
 from coordinator_core.history.signs import name_of, rounds_of
-from coordinator_core.investigate.model import USUAL, Event, Explanation, step
+from coordinator_core.investigate.model import USUAL, Event, Explanation, is_overdue, step
 from coordinator_core.investigate.words import count, moment
 from coordinator_core.rules.model import Severity
 
@@ -38,21 +38,17 @@ def _refused(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Chang
         came = next((one for one in between if one.members), None)
         if came is None or between[-1].kind is not ChangeKind.EMPTY or before.commits < USUAL:
             continue
-        usual = (before.last_place.timestamp_ms - before.place.timestamp_ms) / (before.commits - 1)
-        waited = max(
-            came.place.timestamp_ms - before.last_place.timestamp_ms,
-            after.place.timestamp_ms - between[-1].place.timestamp_ms,
+        usual = before.usual_ms
+        stopped_ms, again_ms = before.last_place.timestamp_ms, after.place.timestamp_ms
+        is_prompt = are_close(stopped_ms, came.place.timestamp_ms, 2 * usual) and are_close(
+            between[-1].place.timestamp_ms, again_ms, 2 * usual
         )
         # It read on meanwhile, so it is there again with the next commit that it owes; one that had been stopped begins
         # where the members had come to.
         within = [one for one in versions if before.place < one.place < after.place]
         ahead = after.first.committed_offset - max(one.last.committed_offset for one in (before, *within))
         went_on = ahead > max(before.largest_step, after.largest_step)
-        if (
-            waited <= 2 * usual
-            and went_on
-            and after.place.timestamp_ms - before.last_place.timestamp_ms > USUAL * usual
-        ):
+        if is_prompt and went_on and is_overdue(usual, elapsed(stopped_ms, again_ms), 1):
             yield _Refused(key, before, after, came, between[-1])
 
 
@@ -75,8 +71,8 @@ def _explained(group: GroupHistory, found: Sequence[_Refused]) -> Explanation:
         f"{name_of(one.came.members[0])} joins (generation {one.came.generation}), and go on at "
         f"{moment(again.timestamp_ms)} (record {again.record_offset}) when nobody is left, {name} from "
         f"{one.before.last.committed_offset} to {one.after.first.committed_offset}. For "
-        f"{span(again.timestamp_ms - stopped.timestamp_ms)} each of its commits was refused (UNKNOWN_MEMBER_ID), while "
-        "it read on; what the members read meanwhile, both have read.",
+        f"{span(elapsed(stopped.timestamp_ms, again.timestamp_ms))} each of its commits was refused "
+        "(UNKNOWN_MEMBER_ID), while it read on; what the members read meanwhile, both have read.",
         stopped.timestamp_ms,
         events=[
             Event(stopped, f"{name}: {one.before.last.committed_offset}, from outside"),

@@ -19,6 +19,16 @@ def moment(milliseconds: int) -> str:
     return utc_text(milliseconds, "%Y-%m-%d %H:%M:%SZ") or f"{milliseconds} ms"
 
 
+def until(milliseconds: int) -> str:
+    """``until about 2026-05-12 02:41:07Z``: when offsets expire."""
+    return f"until about {moment(milliseconds)}" if milliseconds >= 0 else "until their retention has passed"
+
+
+def to_datetime(milliseconds: int) -> tuple[str, str]:
+    """The option of Kafka's tools for a time; ``TIME`` stands for one that they could not be given."""
+    return "--to-datetime", (utc_text(milliseconds, "%Y-%m-%dT%H:%M:%S.000") if milliseconds >= 0 else None) or "TIME"
+
+
 def count(number: int, name: str) -> str:
     """``1 offset``, ``2 offsets``."""
     return f"{number:,} {noun(number, name)}"

@@ -172,7 +172,8 @@ def caveats(found: Investigation, *, of_groups: bool) -> Iterator[str]:
             yield (
                 f"Coordinator: offsets partition {partition.offsets_partition} changed to leader epoch "
                 f"{change.place.leader_epoch} at record {change.place.record_offset}, "
-                f"{moment(change.place.timestamp_ms)}; no record for {span(change.pause_ms)} before it."
+                f"{moment(change.place.timestamp_ms)}"
+                + (f"; no record for {span(change.pause_ms)} before it." if change.pause_ms else ".")
             )
         if partition.missing:
             longest = partition.holes[0] if partition.holes else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coordinator_core.durations import span
+from coordinator_core.durations import elapsed, span
+from coordinator_core.history.model import GroupHistory
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation, worst
 from coordinator_core.investigate.model import Event, Explanation
@@ -33,7 +34,6 @@ def investigation_page(
     notes = [one for one in found.explanations if one.severity is Severity.INFO]
     shown = [*severe, *notes[:NOTES]]
     numbers = {id(one): number for number, one in enumerate(marked(found.explanations), 1)}
-    homes = {home.offsets_partition: home for home in found.histories}
     groups = list(found.groups)[:GROUPS] if of_groups else []
     sections = [("pictures", "Picture"), *([("explanations", "What happened")] if shown else []), ("values", "Values")]
     return page(
@@ -44,8 +44,7 @@ def investigation_page(
         style_of_verdict="clean" if level is None or level is Severity.INFO else level.label,
         verdict=visible(verdict_of(found)),
         sections=[*sections, ("provenance", "Provenance")],
-        pictures=[group_picture(group, homes[group.offsets_partition], found) for group in groups]
-        or [cluster_picture(found)],
+        pictures=list(_pictures(found, groups)),
         explanations=[_explanation(one, numbers.get(id(one)), undo) for one in shown],
         left_out=len(notes) - len(notes[:NOTES]),
         values=list(_values(found))[:_VALUES],
@@ -53,6 +52,16 @@ def investigation_page(
         profile=profile,
         sources=[visible(source) for source in sources],
     )
+
+
+def _pictures(found: Investigation, groups: Sequence[GroupHistory]) -> Iterator[str]:
+    """Of each group, or without any of the cluster; none where no record has a time."""
+    homes = {home.offsets_partition: home for home in found.histories if home.last_ms >= 0}
+    for group in groups:
+        if (home := homes.get(group.offsets_partition)) is not None:
+            yield group_picture(group, home, found)
+    if homes and not groups:
+        yield cluster_picture(found)
 
 
 def _explanation(one: Explanation, number: int | None, undo: Undo) -> dict[str, Any]:
@@ -87,6 +96,7 @@ def _values(found: Investigation) -> Iterator[tuple[str, ...]]:
     )
     for version, key, group in rows[:_VALUES]:
         first, last = version.first.committed_offset, version.last.committed_offset
+        took = elapsed(version.valid_from.timestamp_ms, version.last_place.timestamp_ms)
         who = "-" if version.origin is None else version.origin.kind.value
         if version.member is not None:
             who = f"{version.member.client_id} on {version.member.client_host}"
@@ -97,12 +107,7 @@ def _values(found: Investigation) -> Iterator[tuple[str, ...]]:
             visible(group.group_id),
             visible(f"{key.topic}-{key.partition}"),
             str(last) if first == last else f"{first} to {last}",
-            moment(version.valid_from.timestamp_ms)
-            + (
-                f" for {span(version.last_place.timestamp_ms - version.valid_from.timestamp_ms)}"
-                if first != last
-                else ""
-            ),
+            moment(version.valid_from.timestamp_ms) + (f" for {span(took)}" if first != last and took >= 0 else ""),
             visible(who),
             end,
         )

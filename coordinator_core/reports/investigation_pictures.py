@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordinator_core.durations import elapsed
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import ChangeKind, EndKind, GroupHistory, PartitionHistory, Version
 from coordinator_core.investigate.investigate import Investigation
@@ -43,6 +44,11 @@ class _Lane:
     marks: Sequence[int] = ()
     """Times at which something was removed."""
 
+    @property
+    def drawn(self) -> list[_Bar]:
+        """Bars of which both ends have a time."""
+        return [bar for bar in self.bars if min(bar.begin_ms, bar.end_ms) >= 0]
+
 
 def marked(explanations: Sequence[Explanation]) -> list[Explanation]:
     """Explanations that have a number in pictures, which is their place in this list, from 1 on."""
@@ -69,10 +75,11 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
             ends = []
             for number, key in enumerate(keys):
                 colour = SERIES[number % len(SERIES)]
-                for times, offsets in _curves(group.versions[key], _until(home)):
+                curves = list(_curves(group.versions[key], _until(home)))
+                for times, offsets in curves:
                     plot.plot([moment(at) for at in times], offsets, color=colour, linewidth=1.6)
-                ends.append((moment(times[-1]), float(offsets[-1]), str(key.partition)))
-                gone = [one for one in group.versions[key] if _is_gone(one)]
+                ends += [(moment(times[-1]), float(offsets[-1]), str(key.partition)) for times, offsets in curves[-1:]]
+                gone = [one for one in group.versions[key] if _is_gone(one) and (one.gone_ms or -1) >= 0]
                 at = [moment(one.end.place.timestamp_ms) for one in gone if one.end is not None]
                 plot.plot(at, [one.last.committed_offset for one in gone], "x", color=COLOURS["critical"])
             for end, offset, text in _apart(ends, plot.get_ylim()):
@@ -102,7 +109,7 @@ def cluster_picture(found: Investigation) -> str:
         _Lane(
             group.group_id,
             [bar for bar in _generations(group, homes[group.offsets_partition]) if bar.text != "empty"],
-            sorted({one.place.timestamp_ms for one in group.removals}),
+            sorted({one.place.timestamp_ms for one in group.removals} - {-1}),
         )
         for group in chosen
     ] + [_Lane(f"coordinator {home.offsets_partition}", _coordinators(home)) for home in moved]
@@ -129,11 +136,11 @@ def cluster_picture(found: Investigation) -> str:
 
 
 def _draw_lanes(plot: Axes, lanes: Sequence[_Lane], is_wide: bool) -> None:
-    begin = min((bar.begin_ms for lane in lanes for bar in lane.bars), default=0)
-    end = max((bar.end_ms for lane in lanes for bar in lane.bars), default=1)
+    begin = min((bar.begin_ms for lane in lanes for bar in lane.drawn), default=0)
+    end = max((bar.end_ms for lane in lanes for bar in lane.drawn), default=1)
     letters = (end - begin) / (130 if is_wide else 36) or 1
     for row, lane in enumerate(lanes):
-        for bar in lane.bars:
+        for bar in lane.drawn:
             width = max(moment(bar.end_ms) - moment(bar.begin_ms), 0)
             plot.broken_barh(
                 [(moment(bar.begin_ms), width)],
@@ -154,7 +161,7 @@ def _draw_lanes(plot: Axes, lanes: Sequence[_Lane], is_wide: bool) -> None:
 
 
 def _draw_moves(axes: Sequence[Axes], homes: Sequence[PartitionHistory]) -> None:
-    for at in {change.place.timestamp_ms for home in homes for change in home.leaders}:
+    for at in {change.place.timestamp_ms for home in homes for change in home.leaders} - {-1}:
         for plot in axes:
             plot.axvline(moment(at), color=COLOURS["quiet"], linestyle="--", linewidth=1)
 
@@ -209,6 +216,7 @@ def _is_gone(version: Version) -> bool:
 
 def _curves(versions: Sequence[Version], last_ms: int) -> Iterator[tuple[list[int], list[int]]]:
     """Times and committed offsets, a curve for each stretch in which an offset was there."""
+    versions = [one for one in versions if min(one.valid_from.timestamp_ms, one.last_place.timestamp_ms) >= 0]
     step = max(1, len(versions) // _POINTS)
     times: list[int] = []
     offsets: list[int] = []
@@ -219,7 +227,7 @@ def _curves(versions: Sequence[Version], last_ms: int) -> Iterator[tuple[list[in
         times += [version.valid_from.timestamp_ms, version.last_place.timestamp_ms]
         offsets += [version.first.committed_offset, version.last.committed_offset]
         if version.end is not None and _is_gone(version):
-            yield [*times, version.end.place.timestamp_ms], [*offsets, offsets[-1]]
+            yield [*times, max(version.end.place.timestamp_ms, times[-1])], [*offsets, offsets[-1]]
             times, offsets = [], []
     if times:
         yield [*times, max(last_ms, times[-1])], [*offsets, offsets[-1]]
@@ -227,7 +235,7 @@ def _curves(versions: Sequence[Version], last_ms: int) -> Iterator[tuple[list[in
 
 def _until(home: PartitionHistory) -> int:
     """A little after the last record: what it changed shows."""
-    return home.last_ms + (home.last_ms - home.first_ms) // 20
+    return home.last_ms + max(0, elapsed(home.first_ms, home.last_ms)) // 20
 
 
 def _generations(group: GroupHistory, home: PartitionHistory) -> list[_Bar]:
@@ -296,13 +304,14 @@ def _standing(found: Investigation) -> tuple[list[int], list[int]]:
                 if version.end is not None and _is_gone(version):
                     steps[version.end.place.timestamp_ms] = steps.get(version.end.place.timestamp_ms, 0) - 1
                     standing = False
-    times, standing_now, total = [], [], 0
+    # What began, or went, at an unknown time counts from the first known one on.
+    times, standing_now, total = [], [], steps.pop(-1, 0)
     for at in sorted(steps):
         total += steps[at]
         times.append(at)
         standing_now.append(total)
     last = max((home.last_ms for home in found.histories), default=0)
-    return ([*times, max(last, times[-1])], [*standing_now, total]) if times else ([0], [0])
+    return [*times, max([last, *times[-1:]])], [*standing_now, total]
 
 
 def _group_read(group: GroupHistory, keys: Sequence[OffsetKey], home: PartitionHistory) -> Iterator[str]:

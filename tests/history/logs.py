@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import struct
+import zlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import crc32c
 
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory, PartitionHistory
@@ -269,3 +273,22 @@ def modern_member(group: str, member: str) -> tuple[int, dict[str, Any], dict[st
         "serverAssignor": None,
     }
     return 5, {"groupId": group, "memberId": member}, value
+
+
+def restamp(directory: Path, time_of: Callable[[int], int]) -> Path:
+    """Give the batches and messages of a log other times: ``time_of`` has the old one (epoch ms, -1: none)."""
+    for file in sorted(directory.rglob("*.log")):
+        data, at = bytearray(file.read_bytes()), 0
+        while at + 26 < len(data):
+            end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+            if data[at + 16] >= 2:
+                base, most = struct.unpack_from(">qq", data, at + 27)
+                time = time_of(most)
+                struct.pack_into(">qq", data, at + 27, max(time - (most - base), -1), time)
+                struct.pack_into(">I", data, at + 17, crc32c.crc32c(data[at + 21 : end]))
+            elif data[at + 16] == 1:
+                struct.pack_into(">q", data, at + 18, time_of(*struct.unpack_from(">q", data, at + 18)))
+                struct.pack_into(">I", data, at + 12, zlib.crc32(data[at + 16 : end]))
+            at = end
+        file.write_bytes(data)
+    return directory

@@ -1648,6 +1648,8 @@ def test_a_member_whose_newest_record_is_behind_the_epoch_is_there(
     document = json.loads(out(capfd, str(path), "--kafka-version", "4.3.1", *NOW, "--group", "g", "--format", "json"))
     assert "group-is-empty" not in [one["code"] for one in document["explanations"]]
     assert "1 member: m on /10.0.0.1" in document["verdict"]
+
+
 @pytest.mark.parametrize("narrowed", [["--symptom", "lz4"], ["--since", str(T0 + 30 * DAY)]])
 def test_what_nobody_asked_for_is_not_said_to_be_nothing(
     narrowed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -1740,21 +1742,6 @@ def test_what_was_set_back_is_read_when_somebody_comes(
     path = log.commit("other", {KEY: 1}).write(tmp_path)
     (one,) = [one for one in explained(path, capfd, "--group", GROUP) if one["code"] == "reset-by-admin"]
     assert one["verdict"].endswith("5,890 records are read again." if came else "5,890 records to be read again.")
-
-
-@pytest.mark.parametrize("narrowed", [["--symptom", "lz4"], ["--since", str(T0 + 30 * DAY)]])
-def test_what_nobody_asked_for_is_not_said_to_be_nothing(
-    narrowed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = str(RESET.build(tmp_path / "log", True))
-    arguments = (path, "--kafka-version", "3.9.2", *NOW, *narrowed)
-    for group in ([], ["--group", GROUP]):
-        first = out(capfd, *arguments, *group).splitlines()[0]
-        assert first.startswith(
-            "Nothing that was asked for (1 explanation of more than a note is left out) speaks against"
-        )
-    twin = str(RESET.build(tmp_path / "twin", False))
-    assert out(capfd, twin, *arguments[1:]).startswith("Nothing in this log speaks against billing: ")
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [("hourly", False), ("job", False), ("stopped", True)])
