@@ -19,7 +19,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.durations import numbered
-from coordinator_core.errors import Damage, ExitCode
+from coordinator_core.errors import ExitCode
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
 from coordinator_core.untrusted import visible
@@ -60,11 +60,11 @@ def replay_command(
         from coordinator_core.runs.manifest import summary
         from coordinator_core.runs.publish import promote
 
-        if manifest["damage"]:
-            from coordinator_core.cli.source import warn_about_damage
-
-            warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
+    if result["damage"]:
+        from coordinator_core.cli.source import warn_about_published
+
+        warn_about_published(place.path, options.on_damage)
     write_result(output_format, result, _text(result))
     if result["load_failures"]:
         records = numbered(result["load_failures"], "record")

@@ -91,8 +91,8 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
         if options.engine is Engine.SPARK:
             publish_with_spark(paths, place, options)
         else:
-            manifest = publish_locally(paths, place, options)
-            warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
+            publish_locally(paths, place, options)
+        warn_about_published(place.path, options.on_damage)
         yield place.path
 
 
@@ -178,6 +178,11 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     if len(damage) > len(unknown):
         how = "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
         note(f"regroup: warning: the input is damaged; it was read {how}, and the result is partial")
+
+
+def warn_about_published(run: str, on_damage: OnDamage) -> None:
+    """Report the damage of the input of a run that was just made."""
+    warn_about_damage([Damage(**entry) for entry in open_run(run).manifest["damage"]], on_damage)
 
 
 def warn_about_load_failures(states: Sequence[PartitionState], profile_label: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import ReplayOptions
-from coordinator_core.errors import Damage, ExitCode, RegroupError
+from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.runs.place import RunPlace
@@ -44,12 +44,6 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
         from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 
         warn_about_snapshot(find_snapshot(paths))
-    if told["damage"]:
-        from coordinator_core.cli.source import warn_about_damage
-        from coordinator_core.runs.read import open_run
-
-        damage = open_run(place.path).manifest["damage"]
-        warn_about_damage([Damage(**entry) for entry in damage], options.on_damage)
     return told
 
 
