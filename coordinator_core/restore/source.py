@@ -106,7 +106,7 @@ def states_at(
     (by offsets partition; only these partitions then). Long metadata are ``LongText``.
 
     Each partition has the clock of its leaders, and times can step back: the first newer record ends it. What to say
-    where others behind it are not newer is told by offsets partition.
+    where others behind it are not newer, or where the last ones before it have no time, is told by offsets partition.
     Raises ``UsageError`` for a record offset that the log does not reach.
     """
     found = []
@@ -115,7 +115,7 @@ def states_at(
         end = None if before is None else before.get(log.offsets_partition)
         if before is not None and end is None:
             continue
-        last = -1
+        last, timeless = -1, 0
         for replayer, record in _steps(log, profile, on_damage, damage):
             if record is None:
                 if end is not None and end > last + 1:
@@ -123,9 +123,16 @@ def states_at(
                     raise UsageError(f"{at} ends with record offset {last}: nothing is at {end}")
             elif record.offset < end if end is not None else record.timestamp_ms <= (time_ms or 0):
                 last = record.offset
+                timeless = timeless + 1 if record.timestamp_ms < 0 else 0
                 continue
             found.append(replayer.finish())
-            if record is not None and time_ms is not None and (older := _older_behind(log, record.offset, time_ms)):
+            if timeless and time_ms is not None:
+                steps[log.offsets_partition] = (
+                    f"offsets partition {log.offsets_partition}: the last {count(timeless, 'record')} up to record "
+                    f"{last} {'have' if timeless > 1 else 'has'} no time (message format 0), and may be newer than "
+                    "that: all are taken (--before-record takes another point)"
+                )
+            elif record is not None and time_ms is not None and (older := _older_behind(log, record.offset, time_ms)):
                 steps[log.offsets_partition] = (
                     f"offsets partition {log.offsets_partition}: the clock of its leaders stepped back: it is taken "
                     f"before record {record.offset}, the first newer one, and {count(older, 'record')} behind that "
@@ -143,9 +150,8 @@ def _older_behind(log: PartitionLog, offset: int, time_ms: int) -> int:
     before it."""
     rest = [segment for segment, following in log.segment_ranges() if following is None or following > offset]
     batches = read_records(replace(log, segments=tuple(rest)), on_damage=OnDamage.SALVAGE)
-    return sum(
-        record.offset > offset and record.timestamp_ms <= time_ms for _, _, records in batches for record in records
-    )
+    behind = (record for _, _, records in batches for record in records if record.offset > offset)
+    return sum(0 <= record.timestamp_ms <= time_ms for record in behind)
 
 
 def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: list[Damage]) -> Steps:

@@ -149,7 +149,7 @@ def _silent(facts: Facts, limits: Limits) -> pa.Table:
     tasks = pc.list_value_length(pc.struct_field(facts.members.array("tasks"), "active_tasks"))
     has_tasks = pc.greater(pc.fill_null(tasks, 0), 0).to_numpy(zero_copy_only=False)
     owns = facts.group_rows_with(np.append(facts.assigned.group, facts.group_row("members")[has_tasks]))
-    bad = facts.is_active & owns & (newest >= 0) & (facts.now_ms - newest > allowed)
+    bad = facts.is_active & owns & (newest > 0) & (facts.now_ms - newest > allowed)
     more = {"newest_commit_ms": newest[bad], "silent_ms": facts.now_ms - newest[bad]}
     return facts.groups.rows(bad, "group_id", "state", "member_count", **more)
 
@@ -160,7 +160,9 @@ def _storm(facts: Facts, limits: Limits) -> pa.Table:
     commits = stats.numbers("records") - tombstones
     duration = stats.numbers("last_timestamp_ms") - stats.numbers("first_timestamp_ms")
     rate = commits * 1000 / np.maximum(duration, 1000)
-    bad = (key_type <= 1) & (commits >= limits["storm_commits"]) & (rate > limits["storm_commits_per_second"])
+    # A record without a time leaves the duration unknown.
+    judged = (key_type <= 1) & (stats.numbers("first_timestamp_ms") >= 0)
+    bad = judged & (commits >= limits["storm_commits"]) & (rate > limits["storm_commits_per_second"])
     # One commit of a consumer is a record for each of its partitions: those that stand, and those that were deleted.
     names = coded(stats.array("group_id"), offsets.array("group_id"))[0]
     of_stats, of_offsets = combined_pair(
@@ -220,8 +222,8 @@ def _stopped(facts: Facts, limits: Limits) -> pa.Table:
         offsets.numbers("committed_offset")[rows],
     )
     lag = np.where(end < 0, 0, lag_between(committed, start, end))
-    is_inside = (committed >= start) & (committed <= end)
-    bad = (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"]) & is_inside & same_topic(facts)[rows]
+    judged = (committed >= start) & (committed <= end) & (time > 0) & same_topic(facts)[rows]
+    bad = judged & (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"])
     members = facts.members.array("member_id").take(pa.array(member[bad]))
     more = {"member_id": members, "lag": lag[bad], "quiet_ms": quiet[bad]}
     return offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)

@@ -61,7 +61,9 @@ def _offsets_of_share_group(facts: Facts, _: Limits) -> pa.Table:
 def _hanging(facts: Facts, limits: Limits) -> pa.Table:
     transactions = facts.table("transactions")
     timeout = limits["transaction_max_timeout_ms"]
-    bad = transactions.equals("outcome", TransactionOutcome.OPEN) & (transactions.numbers("age_ms") > timeout)
+    is_timed = transactions.numbers("timestamp_ms") >= 0
+    is_open = transactions.equals("outcome", TransactionOutcome.OPEN) & is_timed
+    bad = is_open & (transactions.numbers("age_ms") > timeout)
     rows = transactions.rows(bad, "producer_id", "producer_epoch", "keys", "timestamp_ms", "age_ms", "groups")
     groups = rows["groups"].combine_chunks()
     names = pc.binary_join(groups.cast(pa.list_(pa.string())), ", ")

@@ -113,4 +113,5 @@ def test_pages_draw_what_has_a_time(
     page = capfd.readouterr().out
     assert "1970" not in page
     assert "1969" not in page
+    assert not re.search("1970|1969", page)
     assert ("<svg" in page) is is_drawn

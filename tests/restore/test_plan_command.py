@@ -494,6 +494,19 @@ def test_a_clock_that_stepped_back_is_told(log: Path, tmp_path: Path, capfd: pyt
     assert planned(capfd, stepped, "--group", "g", *point)["warnings"][1:] == [said]
 
 
+def test_records_without_a_time_before_the_point_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = Log(magic=0, commit_version=1, group_version=1).commit("g", {("orders", 0): 100})
+    made.commit("g", {("orders", 0): 500})
+    made.magic = 1
+    log = made.wait(HOUR).commit("g", {("orders", 0): 700}).write(tmp_path / "log")
+    said = "offsets partition 0: the last 2 records up to record 1 have no time (message format 0), and may be newer"
+    for at_ms, value, told in ((T0, 500, True), (T0 + HOUR, 700, False)):
+        document = planned(capfd, log, "--group", "g", "--at-time", str(at_ms), "--against", log)
+        (group,) = document["groups"]
+        assert [row["after"]["offset"] for row in group["rows"]] == [value]
+        assert any(one.startswith(said) for one in document["warnings"]) is told
+
+
 def test_offsets_of_another_cluster_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     paths = [Log().commit("g", {("orders", 0): 100}).write(tmp_path / name) for name in ("a", "b", "c")]
     for path, cluster_id in zip(paths, ("A" * 22, "B" * 22, "A" * 22), strict=True):

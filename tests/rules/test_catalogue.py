@@ -13,7 +13,7 @@ import pytest
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key
 from coordinator_core.rules.catalogue import RULES
-from tests.log.builders import NOW_MS
+from tests.log.builders import NOW_MS, build_batch
 from tests.rules.faults import DAY, DAY_MS, FAULTS, SCALA, STUCK, at, committed, with_partition, with_topics
 from tests.rules.logs import (
     HEALTHY,
@@ -205,6 +205,35 @@ def test_a_jump_tells_how_many_commits_came_after_it(commits: int, after: int, t
     log = one(classic(), *SLOW, *(committed(100 + number, 50_000 + number, 0) for number in range(commits)), **SCALA)
     (row,) = log.reconcile(tmp_path).findings.to_pylist()
     assert (row["rule"], json.loads(row["evidence"])["commits_after"]) == ("R73", after)
+
+
+@pytest.mark.parametrize(
+    ("log", "codes"),
+    [
+        (
+            one(
+                build_batch(0, [classic()], timestamp=-1),
+                *(build_batch(0, [commit(offset=number)], timestamp=-1) for number in range(30)),
+                settings=FAULTS["R41"].settings,
+            ),
+            [],
+        ),
+        (
+            one(
+                classic("g", member(owns=assignment(t=[0, 1]))),
+                commit(time_ms=0),
+                commit(partition=1, offset=60),
+                topics=with_topics(topic("t", partitions=2, end=9000)),
+            ),
+            ["R37"],
+        ),
+        (one(classic(), commit(time_ms=0)), ["R37"]),
+        (one(*HEALTHY, pending(commit("g", offset=70), time_ms=-1), now_ms=NOW_MS + 1_000_000), []),
+    ],
+    ids=["storm", "stopped", "silent", "hanging"],
+)
+def test_no_rule_takes_an_unknown_time_for_a_long_one(log: Log, codes: list[str], tmp_path: Path) -> None:
+    assert log.reconcile(tmp_path).findings["rule"].to_pylist() == codes
 
 
 def test_a_storm_in_which_nobody_joins_names_nobody(tmp_path: Path) -> None:
