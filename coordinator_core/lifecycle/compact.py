@@ -159,9 +159,12 @@ class CompactionReport:
         )
 
     def with_expired(self, expired: Expired) -> CompactionReport:
-        """The report of a log to which tombstones were added."""
+        """The report of a log to which tombstones were added: they were not in the input."""
         return replace(
             self,
+            input_bytes=self.input_bytes - (0 if expired.segment is None else expired.segment.size),
+            input_batches=self.input_batches - expired.batches,
+            input_records=self.input_records - expired.records,
             expired_offsets=expired.offsets.count,
             expired_groups=len(expired.groups),
             expiry_failure=expired.failure,

@@ -53,12 +53,14 @@ def _hash(group_id: str, topic: str, partition: int) -> int:
 class Expired:
     """Tombstones of one sweep: the ``segment`` that has them, ``None`` where there are none.
 
-    They delete ``offsets`` and ``groups``; ``sha256`` is the digest of the plan (``ExpiryPlan.digest``), ``failure``
-    why the sweep fails, if it does.
+    They are so many ``batches`` and ``records``, and delete ``offsets`` and ``groups``; ``sha256`` is the digest of the
+    plan (``ExpiryPlan.digest``), ``failure`` why the sweep fails, if it does.
     """
 
     offsets_partition: int
     segment: SegmentFile | None
+    batches: int
+    records: int
     offsets: Removed
     groups: frozenset[str]
     sha256: str
@@ -94,7 +96,16 @@ def write_tombstones(
         writer.flush()
         size = file.tell()
     segment = SegmentFile(path, log.offsets_partition, writer.base_offset, size) if size else None
-    return Expired(log.offsets_partition, segment, offsets, frozenset(groups), digest.hexdigest(), swept.failure)
+    return Expired(
+        log.offsets_partition,
+        segment,
+        writer.batches,
+        writer.next_offset - writer.base_offset,
+        offsets,
+        frozenset(groups),
+        digest.hexdigest(),
+        swept.failure,
+    )
 
 
 @dataclass
@@ -108,6 +119,7 @@ class _Tombstones:
     now_ms: int
     file: IO[bytes]
     next_offset: int
+    batches: int = 0
     keys: list[bytes] = field(default_factory=list)
 
     @classmethod
@@ -130,8 +142,10 @@ class _Tombstones:
         self.next_offset += len(records)
         self.keys.clear()
         if self.magic < 2:
+            self.batches += len(records)
             self.file.write(b"".join(encode_message(record, self.magic) for record in records))
         elif records:
+            self.batches += 1
             section = b"".join(
                 encode_record(record, base_offset=base, base_timestamp_ms=self.now_ms) for record in records
             )

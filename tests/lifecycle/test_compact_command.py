@@ -192,6 +192,9 @@ def test_expired_offsets_are_tombstoned(tmp_path: Path, capfd: pytest.CaptureFix
     late = [*arguments, "--now-ms", str(NOW + 10_000_000), "--expire", "--offsets-retention-ms", "60000"]
     document = document_of(late, capfd)
     assert (document["expired_offsets"], document["expired_groups"]) == (2, 1)
+    (partition,) = document["partitions"]
+    read = discover([str(log)]).partitions[0]
+    assert (partition["input_bytes"], partition["input_batches"], partition["input_records"]) == (read.size, 2, 2)
     (result,) = discover([str(tmp_path / "out")]).partitions
     state = replay_partition(result, profile_for("J3"), damage=[])
     assert (state.offsets, state.groups) == ({}, {})
