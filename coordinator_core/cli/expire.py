@@ -39,7 +39,7 @@ from coordinator_core.untrusted import csv_text
     help="This classic group is rebalancing now, which no record says (repeatable).",
 )
 @group_option
-@click.option("--publish", is_flag=True, help="Also write the plan as a table beside the RUN.")
+@click.option("--publish", is_flag=True, help="Also write the plan, of all groups, as a table beside the RUN.")
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV)
 def expire_command(
