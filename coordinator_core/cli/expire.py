@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.retention import offsets_retention_option, retention_ms
 from coordinator_core.cli.source import load_source, refuse_other_rules
 from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.groups.model import GroupType, PartitionState
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
@@ -62,6 +64,7 @@ def expire_command(
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     retained_ms = retention_ms(offsets_retention_ms, paths, source.profile)
     check_groups(source, (*groups, *rebalancing), paths, options)
+    _check_rebalancing(source.states, rebalancing)
     plans = [
         plan_expiry(
             state,
@@ -102,6 +105,15 @@ def expire_command(
         case _:
             write_line(expiry_text(document))
     return ExitCode.FINDINGS if document["failures"] else ExitCode.CLEAN
+
+
+def _check_rebalancing(states: Sequence[PartitionState], rebalancing: Collection[str]) -> None:
+    """The log has every phase of the other groups: naming one would make a plan that no broker carries out."""
+    for state in states:
+        for group_id in rebalancing:
+            group = state.groups.get(group_id)
+            if group is not None and group.type is not GroupType.CLASSIC:
+                raise UsageError(f"--rebalancing-group: {group_id!r} is a {group.type} group, not a classic one")
 
 
 def _csv(document: dict[str, Any]) -> str:

@@ -158,3 +158,6 @@ def test_what_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
         code, _, error = outcome(["expire", *AT, *option], capfd)
         assert (code, "'no-such-group' does not exist" in error) == (2, True)
     assert outcome(["expire", *AT, "--offsets-retention-ms", "0"], capfd)[0] == 2
+    code, printed, error = outcome(["expire", *AT, "--rebalancing-group", "e-empty-848"], capfd)
+    assert (code, printed) == (2, "")
+    assert "'e-empty-848' is a consumer group, not a classic one" in error
