@@ -90,7 +90,8 @@ def whatif_command(
         raise UsageError("--offsets-retention-ms goes with --retention-ms and --delete-topic")
     refuse_other_rules(paths)
     source = load_source(paths, options)
-    check_groups(source, (*groups, *changes["delete_group"]), paths, options)
+    named = (*groups, *changes["delete_group"])
+    check_groups(source, named, paths, options)
     _check_topics(source.states, changes["delete_topic"])
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     profile, value = source.profile, changes[name]
@@ -118,6 +119,9 @@ def whatif_command(
     found = [effect for state in source.states for effect in effects[name](state)]
     if changes["offsets_partitions"] and found and profile.loader is Loader.SCALA:
         note("The classic coordinator of a broker that leads both partitions of such a group finds it all the same.")
+    for group_id in named:
+        if not any(group_id in state.groups for state in source.states):
+            note(f"The coordinator does not have group {group_id!r} any more: committed offsets alone are left of it.")
     if not is_expired:
         # The others are changes to each copy of a group.
         concerned = {effect.group_id for effect in found}

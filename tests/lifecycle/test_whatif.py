@@ -263,6 +263,14 @@ def test_a_group_in_two_offsets_partitions_is_two_in_the_sums(tmp_path: Path, ca
     assert "is in offsets partitions" not in said
 
 
+@pytest.mark.parametrize("change", [["--delete-group", "g"], ["--to", "consumer", "--group", "g"]])
+def test_a_group_of_which_offsets_alone_are_left_is_told(change: list[str], tmp_path: Path, capfd: Capture) -> None:
+    Log().generation("g", 1).commit("g", {("t", 0): 1}).tombstones("g", with_group=True).write(tmp_path)
+    code, printed, said = outcome(["whatif", str(tmp_path), "--kafka-version", "4.3.1", *change], capfd)
+    assert (code, printed.splitlines()[1:]) == (0, ["groups: 0 kept", "committed offsets: 1 kept"])
+    assert "does not have group 'g' any more: committed offsets alone are left of it." in said
+
+
 def test_offsets_of_open_transactions_are_no_committed_ones(tmp_path: Path, capfd: Capture) -> None:
     Log().commit("g", {("t", 0): 1}).commit("g", {("t", 0): 2, ("t", 1): 2}, producer_id=7).write(tmp_path)
     arguments = ["whatif", str(tmp_path), "--kafka-version", "4.3.1", "--delete-group", "g"]
