@@ -125,12 +125,15 @@ def _moved_start(history: PartitionHistory, log: PartitionLog, case: Case) -> It
     # Where the cluster's log begins at 0 and this one does not, only the copy lacks something.
     if start == 0 or (topics is not None and topics.begins_at_0(OFFSETS_TOPIC, history.offsets_partition)):
         return
+    bounds = None if topics is None else topics.bounds(OFFSETS_TOPIC, history.offsets_partition)
+    is_told = log.log_start_offset is not None or bounds is not None
+    unsure = " Or only this copy lacks its first segments, unless a log-start-offset-checkpoint beside it says so, too."
     yield _partition(
         "log-start-moved",
         Severity.CRITICAL,
         f"The log of offsets partition {history.offsets_partition} begins at {start}, not at 0: cleanup.policy has "
         "(or had) delete in it, or somebody deleted records; committed offsets and groups before that went without a "
-        "tombstone.",
+        f"tombstone.{'' if is_told else unsure}",
         history,
         evidence=[]
         if not history.batches

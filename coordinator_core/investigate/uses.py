@@ -131,7 +131,7 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
     if any(one.offset_key is not None for one in group.bare):
         return  # It had some, of which only tombstones are left.
     is_whole = not group.cleaned_to and birth_of(group) is not None
-    if owns_nothing(rounds[-1]):
+    if owns_nothing(rounds[-1]) or _has_nothing_to_read(rounds[-1], case):
         return  # There was nothing to commit.
     is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
     since = elapsed(first.place.timestamp_ms, case.now_ms)
@@ -157,6 +157,13 @@ def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> I
             "If the application keeps offsets elsewhere (a database, checkpoints), this is as it should be.",
         ],
     )
+
+
+def _has_nothing_to_read(last: Change, case: Case) -> bool:
+    """Whether the topics tell that no owned partition has ever had a record."""
+    if case.topics is None or not last.owned:
+        return False
+    return all((bounds := case.topics.bounds(*one)) is not None and bounds[1] == 0 for one in last.owned)
 
 
 def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
