@@ -22,7 +22,7 @@ from coordinator_core.rules.model import THRESHOLDS, Severity
 
 _LOAD_BUFFER_BYTES = 5 << 20
 """Default of ``offsets.load.buffer.size``."""
-_TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
+_MAX_TIMEOUT = "transaction_max_timeout_ms"
 _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
 _STORM_RECORDS = int(THRESHOLDS["storm_commits"].default)
@@ -195,7 +195,10 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
             case,
-            not_this=["The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms."],
+            not_this=[
+                "The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms, "
+                f"{_told_most_ms(case)}."
+            ],
             now=[
                 "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic __consumer_offsets "
                 f"--partition {partition} --start-offset {transaction.first_record_offset}",
@@ -225,7 +228,7 @@ def explain_open_transactions(history: PartitionHistory, case: Case) -> Iterator
             case,
             not_this=[
                 "It does not hang by this log: a producer may ask for transaction.max.timeout.ms, "
-                f"{span(_TRANSACTION_MAX_MS)} by default."
+                f"{_told_most_ms(case)}."
             ],
             now=[
                 "Look again later: the transaction coordinator aborts it transaction.timeout.ms after its begin "
@@ -241,7 +244,18 @@ def _open_transactions(history: PartitionHistory, case: Case, *, hang: bool) -> 
     """Those that are open for longer than any producer may ask for, or the others."""
     assert history.state is not None
     open_ = [one for one in history.state.transactions if one.outcome is TransactionOutcome.OPEN]
-    return [one for one in open_ if (elapsed(one.timestamp_ms, case.now_ms) > _TRANSACTION_MAX_MS) == hang]
+    return [one for one in open_ if (elapsed(one.timestamp_ms, case.now_ms) > _most_ms(case)) == hang]
+
+
+def _most_ms(case: Case) -> float:
+    """``transaction.max.timeout.ms`` of the brokers, as a capture has it; else the default."""
+    known = {} if case.topics is None else case.topics.offsets_topic.thresholds
+    return known.get(_MAX_TIMEOUT, THRESHOLDS[_MAX_TIMEOUT].default)
+
+
+def _told_most_ms(case: Case) -> str:
+    is_known = case.topics is not None and _MAX_TIMEOUT in case.topics.offsets_topic.thresholds
+    return f"{span(_most_ms(case))} {'here' if is_known else 'by default'}"
 
 
 def _open(

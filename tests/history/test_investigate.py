@@ -1813,3 +1813,38 @@ def test_who_has_nothing_to_read_need_not_commit(end: int, tmp_path: Path, capfd
     log = Log().generation(GROUP, 1, Client("m", partitions=(KEY,))).wait(DAY).commit("other", {("x", 0): 3})
     codes = [one["code"] for one in explained(topics(log.write(tmp_path), (0, end)), capfd, "--group", GROUP)]
     assert codes == ["never-committed"] * bool(end)
+
+
+def test_of_very_many_groups_that_went_at_once_a_least_number_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Names are kept up to 16; and of groups that are gone none is to be removed."""
+    log = Log()
+    names = [f"console-consumer-{number}" for number in range(10_000, 10_060)]
+    for name in names:
+        key = KEY if name != names[-1] else ("kept", 0)
+        log.generation(name, 1, Client(name)).commit(name, {key: 5}).generation(name, 2).wait(MINUTE)
+    log.wait(8 * DAY)
+    for name in names[:-1]:
+        log.tombstones(name, KEY, with_group=True)
+    found = explained(log.wait(HOUR).commit("other", {("x", 0): 1}).write(tmp_path), capfd)
+    told = next(one for one in found if one["code"] == "topic-deleted")["verdict"]
+    assert "16 or more groups lost their offsets of this topic" in told
+    (family,) = [one for one in found if one["code"] == "one-shot-groups"]
+    assert f"--group {names[-1]} --delete" in family["now"][1]
+
+
+@pytest.mark.parametrize(("timeout_ms", "code"), [(None, "hanging"), (HOUR, "hanging"), (3 * HOUR, "open")])
+def test_how_long_a_transaction_may_be_open_is_the_brokers_setting(
+    timeout_ms: int | None, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = topics(Log().commit(GROUP, {KEY: 2}, producer_id=7).wait(2 * HOUR).commit("x", {KEY: 4}).write(tmp_path))
+    listed = json.loads((path / "topics.json").read_text())
+    config = {} if timeout_ms is None else {"transaction.max.timeout.ms": str(timeout_ms)}
+    (path / "topics.json").write_text(json.dumps(listed | {"brokers": [{"broker_id": 1, "config": config}]}))
+    found = {one["code"]: one for one in explained(path, capfd, "--group", GROUP)}
+    told = str(found[f"{code}-transaction"]["not_this"])
+    assert (
+        f"transaction.max.timeout.ms, {'15 min by default' if timeout_ms is None else f'{timeout_ms // HOUR} h here'}."
+        in told
+    )
