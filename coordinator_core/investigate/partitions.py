@@ -27,6 +27,7 @@ _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
 _STORM_RECORDS = int(THRESHOLDS["storm_commits"].default)
 _STORM_RATE = THRESHOLDS["storm_commits_per_second"].default
+_STORM_RATE_OF_PARTITION = THRESHOLDS["storm_commits_of_partition_per_second"].default
 _STORM_MS = 60_000
 _SEGMENTS_EMPTY = 3
 _LEADERS = 6
@@ -50,7 +51,7 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
     yield from _empty_segments(history, log, case)
     yield from _hanging(history, case)
     yield from _formats(history, case)
-    yield from list(_heavy(history)) or _uncleaned(history, log)
+    yield from list(_heavy(history, log)) or _uncleaned(history, log)
     yield from _cleaner_stopped(history, log, case)
     yield from _moving(history)
     yield from _clocks(history)
@@ -478,7 +479,7 @@ def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
     )
 
 
-def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
+def _heavy(history: PartitionHistory, log: PartitionLog) -> Iterator[Explanation]:
     total = sum(group.records for group in history.groups.values())
     state = history.state
     assert state is not None
@@ -487,7 +488,9 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
     for group in history.groups.values():
         is_half = total >= _HEAVY_RECORDS and group.records >= _HEAVY_SHARE * total
         is_storm = group.records >= _STORM_RECORDS and group.records * 1000 >= _STORM_RATE * duration
-        if not is_half and not (is_storm and duration >= _STORM_MS):
+        # One commit is a record for each partition: every 5 s is usual, also of a group that is alone here.
+        is_often = group.records * 1000 > _STORM_RATE_OF_PARTITION * max(1, len(group.versions)) * duration
+        if not is_often or not (is_half or (is_storm and duration >= _STORM_MS)):
             continue
         rate = f", {group.records * 1000 / duration:.1f} a second" if duration > 0 else ""
         client = next((v.member for _, v in group.all_versions() if v.member is not None), None)
@@ -507,7 +510,8 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
             now=[
                 "Commit less often: by time or after a batch of records, not after each one.",
                 *when(
-                    not cleaned, "Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."
+                    not cleaned and len(log.segments) > _CLOSED,
+                    "Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log.",
                 ),
                 "What compaction would leave: regroup stats SNAPSHOT",
             ],

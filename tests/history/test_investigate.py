@@ -1848,3 +1848,18 @@ def test_how_long_a_transaction_may_be_open_is_the_brokers_setting(
         f"transaction.max.timeout.ms, {'15 min by default' if timeout_ms is None else f'{timeout_ms // HOUR} h here'}."
         in told
     )
+
+
+@pytest.mark.parametrize("every_ms", [100, 5000])
+def test_who_commits_every_five_seconds_is_no_heavy_writer(
+    every_ms: int, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is often alone in its offsets partition, and no cleaner touches the segment that is written to."""
+    monkeypatch.setattr(partitions, "_HEAVY_RECORDS", 1000)
+    keys = [("orders", number) for number in range(10)]
+    log = Log().generation(GROUP, 1, Client("m", partitions=tuple(keys)))
+    for value in range(200):
+        log.wait(every_ms).commit(GROUP, dict.fromkeys(keys, 10 * value))
+    found = explained(log.write(tmp_path), capfd)
+    assert [one["code"] for one in found] == ["heavy-writer"] * (every_ms == 100)
+    assert "cleaner thread" not in str(found)
