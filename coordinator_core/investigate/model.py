@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from coordinator_core.durations import HOUR_MS
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place, Version
@@ -28,10 +28,10 @@ USUAL = 20
 """Commits in a row that make a rhythm, and times its step that are out of it."""
 _MEMBERS_SHOWN = 3
 _WHAT = {
-    ChangeKind.GENERATION: "generation {}",
-    ChangeKind.EPOCH: "group epoch {}",
-    ChangeKind.EMPTY: "group becomes Empty, generation {}",
-    ChangeKind.DELETED: "group is deleted, generation {}",
+    ChangeKind.GENERATION: "generation {number}",
+    ChangeKind.EPOCH: "group epoch {number}",
+    ChangeKind.EMPTY: "group becomes Empty, {number_of} {number}",
+    ChangeKind.DELETED: "group is deleted, {number_of} {number}",
     ChangeKind.REFUSED: "record is refused",
 }
 AT_END = frozenset(
@@ -93,7 +93,9 @@ class Event(NamedTuple):
 
 def step(change: Change) -> Event:
     """A change of a group by its record: members that came and went, and why an epoch was bumped."""
-    text = _WHAT[change.kind].format(change.generation)
+    is_classic = change.group_type in (GroupType.CLASSIC, None)
+    number_of = "generation" if is_classic else "group epoch"
+    text = _WHAT[change.kind].format(number_of=number_of, number=change.generation)
     if change.members:
         text += f", {count(len(change.members), 'member')}"
     for name, members in (("joined", change.joined), ("left", change.left)):

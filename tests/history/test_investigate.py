@@ -747,6 +747,16 @@ def test_a_topic_that_others_still_have_was_not_deleted(
     assert any("cannot exclude: topic deletion" in one for one in found[0]["not_this"]) == is_unsure
 
 
+@pytest.mark.parametrize(("kind", "number_of"), [(None, "generation 2"), (3, "group epoch 2"), (11, "group epoch 2")])
+def test_a_group_becomes_empty_in_a_generation_or_an_epoch(
+    kind: int | None, number_of: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().generation("g", 2) if kind is None else Log().modern((kind, {"groupId": "g"}, {"epoch": 2}))
+    path = log.commit("g", {KEY: 5}).write(tmp_path)
+    told = out(capfd, str(path), "--kafka-version", "4.3.1", *NOW, "--group", "g")
+    assert f"  group becomes Empty, {number_of}\n" in told
+
+
 @pytest.mark.parametrize("groups", [3, 20])
 def test_of_many_groups_nobody_says_that_one_lost_nothing(
     groups: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
