@@ -37,6 +37,8 @@ class Total:
     live_bytes: int = 0
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
+    is_timed: bool = True
+    """Whether the first record of each key has a time: message format 0 has none."""
 
     @property
     def dead_records(self) -> int:
@@ -48,8 +50,8 @@ class Total:
 
     @property
     def commits_per_second(self) -> float | None:
-        """Mean rate from the first record to the last; ``None`` where that is no time."""
-        if self.first_timestamp_ms is None or self.last_timestamp_ms is None:
+        """Mean rate from the first record to the last; ``None`` where that is no time, or not known."""
+        if not self.is_timed or self.first_timestamp_ms is None or self.last_timestamp_ms is None:
             return None
         span_ms = self.last_timestamp_ms - self.first_timestamp_ms
         return None if span_ms <= 0 else (self.commits - 1) * 1000 / span_ms if self.commits > 1 else 0.0
@@ -63,6 +65,7 @@ class Total:
         self.size_bytes += size_bytes
         self.live_records += live_records
         self.live_bytes += live_bytes
+        self.is_timed = self.is_timed and first_ms >= 0
         if first_ms >= 0:
             known = self.first_timestamp_ms
             self.first_timestamp_ms = first_ms if known is None else min(first_ms, known)

@@ -148,6 +148,14 @@ def test_a_first_record_of_1970_is_the_first() -> None:
     assert total.commits_per_second == 1.0
 
 
+def test_commits_without_a_time_have_no_rate() -> None:
+    """One key has some, of message format 0, another one has none."""
+    total = Total()
+    total.add((5000, 0, 1, 1, 1, -1, 3000), is_commit=True)
+    total.add((3, 0, 1, 1, 1, 1000, 3000), is_commit=True)
+    assert (total.commits, total.commits_per_second) == (5003, None)
+
+
 def test_clients_are_those_that_own_the_partition() -> None:
     """Owners by Kafka's own answer to DescribeGroups after a restart."""
     found = forensics_of(case("k431-mixed"))
