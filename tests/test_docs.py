@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 
 import click
@@ -11,6 +13,9 @@ import pytest
 
 from coordinator_core.cli.app import cli, run
 from coordinator_core.cli.options import WITHOUT_SPARK
+from coordinator_core.history.model import EndKind, OriginKind
+from coordinator_core.lifecycle.cleaning import BlockerKind
+from coordinator_core.lifecycle.plan import Kept, Reason, TombstoneKind
 from tests import proved
 from tests.cli.commands import leaf_commands
 from tests.test_architecture import LAYERS
@@ -135,6 +140,19 @@ def test_the_manual_names_the_commands_that_have_no_spark() -> None:
         if WITHOUT_SPARK in [one.help for one in command.params if isinstance(one, click.Option)]
     }
     assert set(re.findall("`([^`]+)`", named)) == without
+
+
+@pytest.mark.parametrize(
+    ("page", "values"),
+    [
+        ("expiry.md", [*TombstoneKind, *Reason, *Kept]),
+        ("forensics.md", BlockerKind),
+        ("investigate.md", [*EndKind, *OriginKind]),
+    ],
+)
+def test_a_page_names_every_value_that_a_column_may_have(page: str, values: Iterable[StrEnum]) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert [value for value in values if f"`{value}`" not in text] == []
 
 
 def test_the_page_of_the_model_names_what_is_there() -> None:
