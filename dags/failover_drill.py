@@ -41,7 +41,7 @@ def params(names: list[str]) -> dict[str, Param]:
         "scenario": Param(
             "lose-brokers=1",
             type="string",
-            minLength=1,
+            pattern=r"^[^\x00]+$",
             title="Scenario",
             description="lose-brokers=1,2, lose-rack=a, rolling-restart, unclean-election=1, or JSON.",
         ),

@@ -44,6 +44,21 @@ def test_a_number_of_more_than_64_bits_is_refused(param: Any) -> None:
             param.resolve(value=number)
 
 
+TEXTS = [
+    pytest.param(form[name], id=f"{dag}-{name}")
+    for dag, form in FORMS.items()
+    for name in form
+    if "string" in (form[name].schema["type"], *form[name].schema["type"])
+]
+
+
+@pytest.mark.parametrize("param", TEXTS)
+def test_a_text_with_a_nul_is_refused(param: Any) -> None:
+    for text in ("\0", "lose-rack=a\0b", "shift-by=1\0", "3.9.2\0"):
+        with pytest.raises(ParamValidationError):
+            param.resolve(value=text)
+
+
 def asked(**conf: Any) -> dict[str, Any]:
     return {"dag": SimpleNamespace(params=snapshot_params(["eu"])), "dag_run": SimpleNamespace(conf=conf)}
 
