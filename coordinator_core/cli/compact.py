@@ -22,7 +22,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
-from coordinator_core.durations import numbered
+from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import Document, compact_logs, finish_compaction, logs_to_compact
@@ -155,13 +155,18 @@ def _write_text(document: Document) -> None:
             write_line(columns.format(*values))
         for told in row["told"][:_MOST_TOLD]:
             note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {visible(told)}")
+        if (more := len(row["told"]) - _MOST_TOLD) > 0:
+            note(
+                f"regroup: offsets partition {row['offsets_partition']}: and for {more} more (compaction.json has all)"
+            )
         if row["open_producers"]:
             producers = ", ".join(map(str, row["open_producers"][:_MOST_TOLD]))
-            more = len(row["open_producers"]) - _MOST_TOLD
+            count = len(row["open_producers"])
+            more = count - _MOST_TOLD
             note(
                 f"regroup: offsets partition {row['offsets_partition']}: nothing from record offset "
-                f"{row['last_stable_offset']} on is compacted: open transaction of producer {producers}"
-                f"{f' and {more} more' if more > 0 else ''}"
+                f"{row['last_stable_offset']} on is compacted: open {noun(count, 'transaction')} of "
+                f"{noun(count, 'producer')} {producers}{f' and {more} more' if more > 0 else ''}"
             )
     names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
     write_line(columns.format("all", *(document[name] for name in names), ""))

@@ -205,6 +205,16 @@ def test_expired_offsets_are_tombstoned(tmp_path: Path, capfd: pytest.CaptureFix
     assert (code, "--expire" in err) == (2, True)
 
 
+def test_reasons_that_are_left_out_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The tombstones of the classic coordinator leave groups that the new one has, and has by commits alone."""
+    keys = [encoded_key(OffsetKey(f"g{number}", "t", 0)) for number in range(7)]
+    log = write_segment(tmp_path, build_batch(0, [(key, offset_value(1)) for key in keys], timestamp=NOW))
+    arguments = ["compact", str(log), "--output", str(tmp_path / "out"), "--kafka-version", "3.9.2", "--expire"]
+    code, _, said = outcome(arguments, capfd)
+    assert code == 0
+    assert (said.count("kept for: "), said.count("and for 2 more (compaction.json has all)")) == (5, 1)
+
+
 def test_a_sweep_that_fails_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = write_segment(tmp_path, commits((0, 1)) + build_batch(1, [(None, b"no key")]))
     arguments = ["compact", str(log), "--output", str(tmp_path / "out"), "--kafka-version", "4.3.1", "--expire"]
@@ -255,7 +265,7 @@ def test_a_few_of_many_open_transactions_are_named(tmp_path: Path, capfd: pytest
     log = write_segment(tmp_path, data)
     code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)
     assert code == 0
-    assert "open transaction of producer 0, 1, 2, 3, 4 and 4 more\n" in err
+    assert "open transactions of producers 0, 1, 2, 3, 4 and 4 more\n" in err
 
 
 def test_help_names_the_options(capfd: pytest.CaptureFixture[str]) -> None:
