@@ -25,6 +25,9 @@ from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
+_STREAMS = "stream"
+"""The assignor of Kafka Streams, which is cooperative."""
+
 
 def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Everything about the members of one group."""
@@ -42,7 +45,7 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         yield from mixed
         if last is not None and not mixed:
             unowned = list(_without_owner(group, last, case)) or list(_left_out(group, rounds, last, case))
-            yield from unowned or _idle(group, last)
+            yield from unowned or _idle(group, last, case)
     yield from _reused_id(group, case)
     yield from _connector(group, rounds, case)
     yield from _left_empty(group, rounds, case)
@@ -220,9 +223,12 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
     idle = [
         member for member in change.members if member.topics and member.partitions is not None and not member.partitions
     ]
-    # Between two epochs of a KIP-848 group a partition is on its way from one member to another.
+    # A partition is on its way from one member to another between two epochs of a KIP-848 group, or two generations of
+    # a cooperative one, of which a log may end after the first.
     quiet = elapsed(change.place.timestamp_ms, case.now_ms)
-    is_moving = change.kind is ChangeKind.EPOCH and quiet < THRESHOLDS["stopped_ms"].default
+    is_in_steps = change.kind is ChangeKind.EPOCH or "cooperative" in (change.protocol or "")
+    is_in_steps |= change.protocol == _STREAMS
+    is_moving = is_in_steps and quiet < THRESHOLDS["stopped_ms"].default
     if not idle or is_moving or not any(member.partitions for member in change.members):
         return
     unowned = sorted(_unowned(group, change, {topic for member in idle for topic in member.topics or ()}, case))
@@ -295,11 +301,13 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
     )
 
 
-def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
+def _idle(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanation]:
     """Members that have nothing to do: there are too few partitions, or they were handed out unevenly."""
     idle = [one for one in change.members if one.partitions is not None and not one.partitions]
     owned = change.owned
     if not idle or not owned or any(one.partitions is None for one in change.members):
+        return
+    if _unowned(group, change, {topic for one in change.members for topic in one.topics or ()}, case):
         return
     enough = len(owned) >= len(change.members)
     most = max(change.members, key=lambda one: len(one.partitions or ()))

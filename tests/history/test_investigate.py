@@ -1873,3 +1873,20 @@ def test_who_commits_every_five_seconds_is_no_heavy_writer(
     found = explained(log.write(tmp_path), capfd)
     assert [one["code"] for one in found] == ["heavy-writer"] * (every_ms == 100)
     assert "cleaner thread" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "later_ms", "is_told"),
+    [("cooperative-sticky", 1000, False), ("stream", 1000, False), ("stream", HOUR, True), ("range", 1000, True)],
+)
+def test_a_log_may_end_between_both_generations_of_a_cooperative_rebalance(
+    protocol: str, later_ms: int, is_told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keys = [("orders", number) for number in range(4)]
+    log = Log(protocol=protocol).generation(GROUP, 1, Client("m", partitions=tuple(keys))).wait(MINUTE)
+    log.commit(GROUP, dict.fromkeys(keys, 10)).wait(MINUTE)
+    log.generation(GROUP, 2, Client("m", partitions=tuple(keys[:2])), Client("n", client_id="c-2", partitions=()))
+    path = log.wait(later_ms).commit(GROUP, {KEY: 20}).write(tmp_path)
+    codes = {one["code"] for one in explained(path, capfd, "--group", GROUP)}
+    assert ("partitions-without-owner" in codes) is is_told
+    assert "members-without-partitions" not in codes
