@@ -58,6 +58,8 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
                 or group.bare
             ):
                 continue
+            if any(one.place < birth.place for _, one in first):
+                continue  # Somebody gave it offsets before it began, or a consumer without membership used its id.
             # What the cleaner has removed may have been of an earlier group of this id.
             is_whole = not history.missing and not history.first_offset
             so_far = "" if is_whole else ", as far as this log still tells"

@@ -1890,3 +1890,15 @@ def test_a_log_may_end_between_both_generations_of_a_cooperative_rebalance(
     codes = {one["code"] for one in explained(path, capfd, "--group", GROUP)}
     assert ("partitions-without-owner" in codes) is is_told
     assert "members-without-partitions" not in codes
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_new_group_that_was_given_offsets_did_not_begin_by_itself(
+    is_given: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = Log().commit("other", {KEY: 1}).wait(2 * HOUR)
+    if is_given:
+        log.commit(GROUP, {KEY: 500}, leader_epoch=-1).wait(MINUTE)
+    log.generation(GROUP, 1, Client("m", partitions=(KEY,))).wait(MINUTE)
+    path = log.commit(GROUP, {KEY: 510}).wait(MINUTE).commit("other", {KEY: 2}).write(tmp_path)
+    assert [one["code"] for one in explained(path, capfd, "--group", GROUP)] == ["group-is-new"] * (not is_given)
