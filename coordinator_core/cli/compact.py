@@ -20,6 +20,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import noun, numbered
@@ -130,7 +131,9 @@ def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], rep
             command.append(option)
         elif value not in (None, False):
             command += [option, str(value)]
-    return run_spark_app("compact", replaying.master, command, done=(ExitCode.CLEAN,))
+    document = run_spark_app("compact", replaying.master, command, done=(ExitCode.CLEAN,))
+    warn_about_snapshot(find_snapshot(paths))
+    return document
 
 
 def _write_text(document: Document) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.snapshot import warn_about_snapshot
+from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.source import (
     found_beside,
     open_log,
@@ -33,6 +33,7 @@ from coordinator_core.reports.history_file import write_history
 from coordinator_core.reports.history_publish import TABLE
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
+from coordinator_core.runs.inputs import pin_of_run
 from coordinator_core.runs.place import check_output_outside, is_one_run, source_directories
 from coordinator_core.runs.read import open_run
 
@@ -65,12 +66,11 @@ def history_command(
     if options.engine is Engine.SPARK:
         arguments = _arguments(paths, output, groups, offsets_retention_ms, options)
         told = run_spark_app("history", options.master, arguments)
-        on_damage = options.on_damage
-        if is_one_run(paths):
-            on_damage = open_run(paths[0]).on_damage(on_damage)
+        on_damage, run = options.on_damage, open_run(paths[0]) if is_one_run(paths) else None
+        if run is not None:
+            on_damage = run.on_damage(on_damage)
+        warn_about_snapshot(find_snapshot(paths) if run is None else pin_of_run(run).snapshot)
         warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
-        if not told["rows"]:
-            warn_about_snapshot(open_log(paths, options)[0])
         if groups:
             warn_about_absent(set(groups) - _with_rows(told["history"]))
         _told(told["rows"], told["history"], told["hash"])

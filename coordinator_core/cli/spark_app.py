@@ -39,11 +39,10 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
     command += replay_words(options)
     cache = "" if options.fold_cache is None else options.fold_cache.directory
     told = run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
-    if not told["rows"]["record_counts"]:
-        # Loaded here, so that the application starts sooner.
-        from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
+    # Loaded here, so that the application starts sooner.
+    from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 
-        warn_about_snapshot(find_snapshot(paths))
+    warn_about_snapshot(find_snapshot(paths))
     return told
 
 

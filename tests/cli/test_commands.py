@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from coordinator_core.cli import history, spark_app
+from coordinator_core.cli import compact, history, spark_app
 from coordinator_core.cli.app import cli, run
 from coordinator_core.cli.options import WITHOUT_SPARK
 from coordinator_core.groups.hashing import partition_for
@@ -558,6 +558,29 @@ def test_damage_that_was_read_past_is_told_by_either_engine(
     assert code == 0
     assert err.count("bad_crc") == 1
     assert "the input is damaged; it was read as a restarting broker would, and the result is partial" in err
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("command", ["replay", "history", "compact"])
+def test_segments_that_are_not_read_are_told_by_either_engine(
+    command: str, engine: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, dict[str, Any]] = {
+        "replay": {"rows": {"record_counts": 1}, "load_failures": 0, "damage": 0},
+        "history": {"rows": 1, "damage": [], "history": "out", "hash": None},
+        "compact": {"damage": []},
+    }
+    for module in (compact, history, spark_app):
+        monkeypatch.setattr(module, "run_spark_app", lambda app, *_, **__: told[app])
+    log = tmp_path / "log"
+    log.mkdir()
+    write_segment(log, b"".join(History().commit(1).batches))
+    packed = log / "__consumer_offsets-0/00000000000000000007.log.gz"
+    packed.write_bytes(b"")
+    more = {"replay": ["--cluster", "c"], "history": [], "compact": ["--format", "json"]}[command]
+    code, _, err = outcome([command, str(log), "--output", str(tmp_path / "o"), "--engine", engine, *more], capfd)
+    assert code == 0
+    assert err.count(f"regroup: warning: compressed segments are not read (1, such as {packed}): unpack them\n") == 1
 
 
 @pytest.mark.parametrize("command", ["describe", "list"])
