@@ -568,7 +568,7 @@ def test_segments_that_are_not_read_are_told_by_either_engine(
     told: dict[str, dict[str, Any]] = {
         "replay": {"rows": {"record_counts": 1}, "load_failures": 0, "damage": 0},
         "history": {"rows": 1, "damage": [], "history": "out", "hash": None},
-        "compact": {"damage": []},
+        "compact": {"damage": [], "partitions": []},
     }
     for module in (compact, history, spark_app):
         monkeypatch.setattr(module, "run_spark_app", lambda app, *_, **__: told[app])
