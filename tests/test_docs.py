@@ -155,22 +155,6 @@ def test_a_page_names_every_value_that_a_column_may_have(page: str, values: Iter
     assert [value for value in values if f"`{value}`" not in text] == []
 
 
-def test_the_page_of_the_model_names_what_is_there() -> None:
-    rows = re.findall(r"^\| [A-E]\d \|.+?\|(.+?)\|(.+?)\|$", (DOCS / "coordinator.md").read_text("utf-8"), re.MULTILINE)
-    assert len(rows) > 20
-    places = re.findall(r"`([\w./]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", "".join(code for code, _ in rows))
-    sources = {path: (ROOT / "coordinator_core/coordinator" / path).read_text(encoding="utf-8") for path, _ in places}
-    missing = [
-        f"{path}: {name}"
-        for path, names in places
-        for name in re.findall(r"\w+", names)
-        if not re.search(rf"\b(?:def|class) {name}\b|^{name}\b", sources[path], re.MULTILINE)
-    ]
-    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/coordinator").glob("test_rows_*.py"))
-    missing += [name for _, named in rows for name in re.findall(r"`(\w+)…`", named) if f"def {name}" not in tests]
-    assert missing == []
-
-
 def test_architecture_and_contributing_have_every_package_of_the_core() -> None:
     packages = {path.parent.name for path in (ROOT / "coordinator_core").glob("*/__init__.py")}
     drawn = re.findall(

@@ -206,8 +206,8 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
                 *when(
                     case.profile.release < _ASKS_PRODUCERS,
                     f"Brokers before {_ASKS_PRODUCERS} do not tell whose transaction that is: in place of "
-                    f"--start-offset they take --producer-id {transaction.producer_id} --producer-epoch "
-                    f"{transaction.producer_epoch} --coordinator-epoch N, where N is that of the producer's last end "
+                    "--start-offset they take --producer-id, --producer-epoch and --coordinator-epoch, here "
+                    f"{transaction.producer_id}, {transaction.producer_epoch}, and that of the producer's last end "
                     "marker (regroup dump).",
                 ),
             ],
@@ -536,6 +536,7 @@ def explain_families(histories: Sequence[PartitionHistory]) -> Iterator[Explanat
             for change in group.changes
             for member in change.joined
         )
+        old = next((group.group_id for group in born if _is_left(group)), None)
         behind = f", most of {clients.most_common(1)[0][0]}" if clients else ""
         yield Explanation(
             "one-shot-groups",
@@ -547,9 +548,17 @@ def explain_families(histories: Sequence[PartitionHistory]) -> Iterator[Explanat
             evidence=[Event(first_place(group), group.group_id) for group in born[:SHOWN]],
             now=[
                 "Give the application a fixed group.id; if it needs none, read with assign() and without commits.",
-                f"Remove the old ones: {consumer_groups(born[0].group_id, '--delete')} (--group is repeatable)",
+                *when(old, f"Remove the old ones: {consumer_groups(old or '', '--delete')} (--group is repeatable)"),
             ],
         )
+
+
+def _is_left(group: GroupHistory) -> bool:
+    """Whether a group is still there, and nobody in it."""
+    last = group.changes[-1] if group.changes else None
+    if not group.standing:
+        return last is not None and last.kind is ChangeKind.EMPTY
+    return last is None or not last.members
 
 
 def _seen(group: GroupHistory) -> Seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def test_a_row_names_code_and_tests_that_exist(row: str, code: str, prefix: str)
     assert any(name.startswith(prefix) for name in TESTS)
     for part in code.split("; "):
         file, *names = re.findall(r"`([^`]+)`", part)
-        module = importlib.import_module("coordinator_core.coordinator." + file.removesuffix(".py").replace("/", "."))
+        path = os.path.normpath(f"coordinator_core/coordinator/{file}")
+        module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
         owner = None
         for name in names:
             head, _, attribute = name.partition(".")

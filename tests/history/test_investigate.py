@@ -751,8 +751,9 @@ def test_a_topic_that_others_still_have_was_not_deleted(
 def test_a_group_becomes_empty_in_a_generation_or_an_epoch(
     kind: int | None, number_of: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    log = Log().generation("g", 2) if kind is None else Log().modern((kind, {"groupId": "g"}, {"epoch": 2}))
-    path = log.commit("g", {KEY: 5}).write(tmp_path)
+    log = Log() if kind == 11 else Log().commit("g", {KEY: 5})
+    log = log.generation("g", 2) if kind is None else log.modern((kind, {"groupId": "g"}, {"epoch": 2}))
+    path = log.write(tmp_path)
     told = out(capfd, str(path), "--kafka-version", "4.3.1", *NOW, "--group", "g")
     assert f"  group becomes Empty, {number_of}\n" in told
 
@@ -1782,7 +1783,7 @@ def test_brokers_before_3_0_are_told_whose_transaction_is_to_be_aborted(
     log = Log().commit(GROUP, {KEY: 2}, producer_id=4711, producer_epoch=5).wait(HOUR).commit("third", {KEY: 4})
     path = log.write(tmp_path)
     (one,) = [one for one in explained(path, capfd, release=release) if one["code"] == "hanging-transaction"]
-    assert ("--producer-id 4711 --producer-epoch 5 --coordinator-epoch N" in str(one["now"])) is says
+    assert ("--producer-id, --producer-epoch and --coordinator-epoch, here 4711, 5, and" in str(one["now"])) is says
 
 
 def test_what_a_fixed_release_does_not_do_is_no_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -1839,7 +1840,7 @@ def test_of_very_many_groups_that_went_at_once_a_least_number_is_told(
         log.tombstones(name, KEY, with_group=True)
     found = explained(log.wait(HOUR).commit("other", {("x", 0): 1}).write(tmp_path), capfd)
     told = next(one for one in found if one["code"] == "topic-deleted")["verdict"]
-    assert "16 or more groups lost their offsets of this topic" in told
+    assert "at least 16 groups lost their offsets of this topic" in told
     (family,) = [one for one in found if one["code"] == "one-shot-groups"]
     assert f"--group {names[-1]} --delete" in family["now"][1]
 
