@@ -22,12 +22,13 @@ from coordinator_core.lifecycle.whatif import (
     topics_deleted,
     without_topics,
 )
-from coordinator_core.records.codec import decode_key, decode_value
+from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
 from tests.lifecycle.sweeps import batches_of, expired_offset_keys, log_end, logs
 from tests.live.broker import KAFKA_VERSION, Kafka, now_ms, wait_for
 from tests.live.wire import OFFSETS_TOPIC
+from tests.log.builders import build_batch
 from tests.recording.answers import answers
 from tests.recording.brokers import OFFSETS_PARTITIONS, RELEASES, Recorded, RecordedBroker
 from tests.recording.script import (
@@ -344,3 +345,47 @@ def test_another_retention_removes_what_was_said(stopped: RecordedBroker, tmp_pa
         one.group_id for one in effects if one.topic is None and one.outcome is Outcome.REMOVED
     }
     assert len(offset_keys) > 20
+
+
+@pytest.mark.parametrize(("release", "compares_ids"), [("4.2.1", False), (KAFKA_VERSION, True), ("4.4.0", True)])
+def test_deletion_of_a_topic_and_offsets_of_an_earlier_one(release: str, compares_ids: bool, tmp_path: Path) -> None:
+    """From 4.3 on an offset with another topic id than that of the deleted topic stays (``onTopicsDeleted``)."""
+    RELEASES["4.4.0"].fetch()
+    recorded = Recorded.of(release)
+    broker = RecordedBroker(recorded, recorded.fetch(), tmp_path / "broker", NO_SWEEP)
+    broker.start()
+    try:
+        script = Script(session_with(broker))
+        script.create_topics()
+        script.commit("g", ("orders", 0, 5, ""))
+        script.close()
+    finally:
+        broker.kill()
+    # Offsets of an earlier topic orders, and of one whose id is not known, follow in the log.
+    (partition,) = (number for number, end in ends(broker.log_dir).items() if end)
+    ids = {1: "b-PoTnmQQwSwWFEXFkTVag", 2: "A" * 22}
+    value = {"offset": 6, "leaderEpoch": -1, "metadata": "", "commitTimestamp": now_ms()}
+    (log,) = (path for path in broker.offsets_segments() if path.parent.name == f"{OFFSETS_TOPIC}-{partition}")
+    records = [
+        (
+            encode_key(1, {"group": "g", "topic": "orders", "partition": number}),
+            encode_value(1, 4, {**value, "topicId": topic_id}),
+        )
+        for number, topic_id in ids.items()
+    ]
+    with log.open("ab") as file:
+        file.write(build_batch(ends(broker.log_dir)[partition], records, timestamp=now_ms()))
+
+    since = ends(broker.log_dir)
+    broker.start()
+    try:
+        session = session_with(broker)
+        answers(session)
+        session.ask("DeleteTopics", {"topics": [{"name": "orders", "topicId": "A" * 22}], "timeoutMs": 30_000})
+        session.close()
+        gone = {OffsetKey("g", "orders", number) for number in ((0, 2) if compares_ids else (0, 1, 2))}
+        # One batch has the tombstones of a group.
+        wait_for("the tombstones", lambda: gone <= tombstoned(broker.log_dir, since)[0])
+        assert tombstoned(broker.log_dir, since)[0] == gone
+    finally:
+        broker.kill()
