@@ -103,7 +103,8 @@ def investigation_document(
 
 
 def verdict_of(found: Investigation) -> str:
-    """The whole investigation in one sentence: the worst that happened, or that nothing did."""
+    """The whole investigation in one sentence: the worst that happened, why a group has no offsets left, or that nothing
+    speaks against it."""
     worst = [one for one in found.explanations if one.severity > Severity.INFO]
     if worst:
         return worst[0].verdict
@@ -130,6 +131,10 @@ def verdict_of(found: Investigation) -> str:
             shown = f"; {count(len(members), 'member')}: {names}{more}"
         kept = len(group.standing)
         ever = group.versions.keys() | {one.offset_key for one in group.bare if one.offset_key is not None}
+        losses = [one for one in found.explanations if one.restore]
+        if losses and not kept:
+            # Usual as it is: where the offsets went is what was asked.
+            return max(losses, key=lambda one: one.newest_ms).verdict
         dropped = f"; {count(group.dropped, 'commit')} of aborted transactions had no effect" if group.dropped else ""
         return (
             f"{nothing} against {group.group_id}: it {now}, with "

@@ -96,6 +96,21 @@ def test_a_kip_848_group_is_stable_whatever_a_tool_says(capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
+    ("group", "begins"),
+    [
+        ("g-topicless", "1 committed offset of g-topicless, a group without members, expired at "),
+        # An offset is left.
+        ("e-live-unsub", "Nothing in this log speaks against e-live-unsub: it is Stable, with "),
+    ],
+)
+def test_of_a_group_without_offsets_the_verdict_says_where_they_went(
+    group: str, begins: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    case = next(case for case in CASES if case.name == "k431-expired/C")
+    assert out(capfd, *case.command_line(), "--group", group, *NOW).startswith(begins)
+
+
+@pytest.mark.parametrize(
     ("group", "says"),
     [("x-plain-after", "t-a-0 stays at 50, not 100, because record 8"), ("x-plain-before", None)],
 )
