@@ -103,8 +103,8 @@ def investigation_document(
 
 
 def verdict_of(found: Investigation) -> str:
-    """The whole investigation in one sentence: the worst that happened, why a group has no offsets left, or that nothing
-    speaks against it."""
+    """The whole investigation in one sentence: the worst that happened, where the offsets of a group went that has none
+    left, or that nothing speaks against it."""
     worst = [one for one in found.explanations if one.severity > Severity.INFO]
     if worst:
         return worst[0].verdict
