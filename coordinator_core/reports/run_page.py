@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import Any
 
 from coordinator_core.durations import DAY_MS, MINUTE_MS, utc_text
@@ -147,6 +148,8 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
     rate = report["commit_rate"]
     lagging = [one for one in (report["lag"] or {"largest": []})["largest"] if one["lag"]]
     heaviest = report["groups"]["heaviest"]
+    loading = [one for one in partitions if one["load_seconds"]]
+    active = list(dropwhile(lambda one: not one["committed_offsets"], report["activity"]))
     return {
         "lag": bar_chart(
             "Groups that are behind, by records",
@@ -167,9 +170,11 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
             "Seconds to load, by offsets partition",
             [
                 (f"partition {one['offsets_partition']}", one["load_seconds"], f"{one['load_seconds']:g} s")
-                for one in partitions
+                for one in loading
             ],
-        ),
+        )
+        if loading
+        else "",
         "rate": bar_chart(
             f"Commits a second, each bar {duration_text(rate['bucket_ms'] or 0)}, UTC",
             [
@@ -189,9 +194,11 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
                     one["committed_offsets"],
                     number_text(one["committed_offsets"]),
                 )
-                for one in report["activity"]
+                for one in active
             ],
-        ),
+        )
+        if active
+        else "",
     }
 
 

@@ -216,6 +216,9 @@ def test_days_of_the_calendar_are_those_of_the_times(tmp_path: Path) -> None:
     assert told == expected
     commits = {day["day"]: day["committed_offsets"] for day in report["activity"] if day["committed_offsets"]}
     assert commits == {f"{datetime.fromtimestamp((at - week) / 1000, UTC):%Y-%m-%d}": 1 for at in groups.values()}
+    # The chart begins with the first of these days.
+    (chart,) = re.findall(r'aria-label="Committed offsets by the day of their commit\. ([^"]*)"', run_page(report))
+    assert chart.startswith(f"{min(commits)}: 1; ")
 
 
 def test_a_long_name_is_cut_and_there(tmp_path: Path) -> None:
@@ -290,6 +293,9 @@ def test_the_time_to_load_follows_the_rate_of_the_brokers(tmp_path: Path) -> Non
     assert [one["load_seconds"] for one in told["partitions"]] == [2.0]
     assert "what a 4.3.1 broker on two cores does" in run_page(assumed)
     assert "as told" in run_page(told)
+    # A bar of 0 s says nothing: on most clusters most offsets partitions are empty.
+    shown = ["Seconds to load, by offsets partition" in run_page(one) for one in (assumed, told)]
+    assert shown == [any(one["load_seconds"] for one in report["partitions"]) for report in (assumed, told)]
 
 
 def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
