@@ -5,8 +5,10 @@ CPU of receiving bytes that have arrived: 0.17 s/GB with it, 0.40 s/GB without.
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,11 +26,17 @@ _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
     """A connection manager whose transports receive much at a time, and lose nothing at the end, and which waits for
-    connections that are paused.
+    connections that are paused, but not for ever for a broker that says nothing.
 
     In kafka-python 3.0 a transport takes 4 KiB at a time, and when the peer closes the connection it forgets the bytes
     that came just before: of a broker that refuses a login, the very answer that says so.
     """
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        if (context := self.config["ssl_context"]) is not None:
+            seconds = self.config["socket_connection_setup_timeout_ms"] / 1000
+            self.config["ssl_context"] = _Context(context, net, seconds)
 
     async def send_in_turn(self, request: Any, node_id: Any = None) -> Any:
         """The answer to a request that waits while its connection is paused: throttled by a quota, or with as many
@@ -45,6 +53,28 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         if not is_plain("transport"):
             transport._sock_recv = partial(_receive, transport)
         return transport
+
+
+class _Context:
+    """A TLS context for kafka-python, which waits without a limit for the answer to its part of a handshake.
+
+    A socket of which the handshake takes longer than ``seconds`` is shut down, and the handshake fails.
+    """
+
+    def __init__(self, context: ssl.SSLContext, net: Any, seconds: float) -> None:
+        self._context, self._net, self._seconds = context, net, seconds
+
+    def wrap_socket(self, plain: socket.socket, **options: Any) -> ssl.SSLSocket:
+        found = self._context.wrap_socket(plain, **options)
+        self._net.call_later(self._seconds, lambda: _end_handshake(found))
+        return found
+
+
+def _end_handshake(found: ssl.SSLSocket) -> None:
+    # Before the end of the handshake there is no version. SSLSocket's own shutdown would take away what it needs.
+    if found.version() is None:
+        with suppress(OSError):
+            socket.socket.shutdown(found, socket.SHUT_RDWR)
 
 
 def _receive(transport: Any) -> tuple[bytes, kafka_errors.KafkaConnectionError | None]:

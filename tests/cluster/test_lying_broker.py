@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import queue
+import socket
 import socketserver
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -194,6 +197,24 @@ def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
         finally:
             # Ends the wait of a thread that still asks.
             client._net.stop()
+
+
+def test_a_listener_that_never_answers_a_tls_handshake_is_not_waited_for() -> None:
+    """A process that stands still, or a load balancer without a broker: the kernel takes the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = "{}:{}".format(*listener.getsockname())
+        settings = client_settings(server, {"security.protocol": "SSL", "default.api.timeout.ms": "1"})
+        settings = replace(settings, client={**settings.client, "socket_connection_setup_timeout_ms": 100})
+        # A daemon: without an end of the wait the test fails, and does not hang.
+        errors: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def connect() -> None:
+            with pytest.raises(ClusterError) as raised:
+                Client(settings)
+            errors.put(str(raised.value))
+
+        threading.Thread(target=connect, daemon=True).start()
+        assert "Handshake failed" in errors.get(timeout=60)
 
 
 @pytest.mark.parametrize(
