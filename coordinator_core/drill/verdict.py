@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator_core.drill.model import Band, GroupPrediction, Objectives, PartitionPrediction, Totals, Verdict
-from coordinator_core.durations import numbered
+from coordinator_core.durations import is_or_are, numbered
 
 _NAMED = 20
 """Partitions that are named."""
@@ -44,11 +44,16 @@ def worst(bands: Sequence[Band]) -> Band:
     return Band(max((band.low for band in bands), default=0), high)
 
 
-def lost_of(found: Totals, lost_ms: int) -> str:
-    """What is lost of so many milliseconds."""
+def undone_of(groups: Sequence[GroupPrediction]) -> int:
+    """Resets and deletions that are lost: the offsets from before them are committed again."""
+    return sum(len(row.undone) for row in groups)
+
+
+def lost_of(offsets: int, lost_ms: int) -> str:
+    """What is lost of so many milliseconds, with that of so many ``offsets``."""
     if lost_ms:
         return f"commits of the last {lost_ms} ms"
-    return "commits of one moment" if found.offsets_regressed + found.offsets_vanished else "nothing"
+    return "commits of one moment" if offsets else "nothing"
 
 
 def judged(
@@ -56,7 +61,7 @@ def judged(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and a sentence for each thing that stands against it.
 
-    Without objectives, offsets that go back and groups without coordinator still miss it.
+    Without objectives, commits that are lost and groups without coordinator still miss it.
     """
     missed, unknown = [], []
     if found.partitions_without_leader:
@@ -73,12 +78,16 @@ def judged(
             missed.append(f"not served within {rto_ms} ms: {numbered(len(late), 'group')}")
         elif perhaps:
             unknown.append(f"perhaps not served within {rto_ms} ms: {numbered(len(perhaps), 'group')}")
-    lost = found.offsets_regressed + found.offsets_vanished
+    gone, undone = found.offsets_regressed + found.offsets_vanished, undone_of(groups)
     lost_ms = max((row.lost_ms for row in partitions if row.lost_ms is not None), default=0)
     # What is lost may be as old as what is left: no time passed, and yet it is lost.
-    if lost and (lost_ms > (objectives.rpo_ms or 0) or not objectives.rpo_ms):
-        what = "offset goes back or vanishes" if lost == 1 else "offsets go back or vanish"
-        missed.append(f"{lost} {what}: {lost_of(found, lost_ms)} are lost")
+    if gone + undone and (lost_ms > (objectives.rpo_ms or 0) or not objectives.rpo_ms):
+        what = []
+        if gone:
+            what.append("1 offset goes back or vanishes" if gone == 1 else f"{gone} offsets go back or vanish")
+        if undone:
+            what.append(f"{numbered(undone, 'change')} {is_or_are(undone)} undone")
+        missed.append(f"{', '.join(what)}: {lost_of(gone + undone, lost_ms)} are lost")
     if found.lost_ms is None:
         unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
     unread = {

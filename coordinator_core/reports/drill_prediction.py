@@ -13,7 +13,7 @@ from coordinator_core.drill.model import (
     PhaseName,
     Prediction,
 )
-from coordinator_core.drill.verdict import lost_of
+from coordinator_core.drill.verdict import lost_of, undone_of
 from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
@@ -60,13 +60,16 @@ def _summary(prediction: Prediction) -> Iterator[str]:
         f"groups:       {totals.groups_moved} of {totals.groups} move, {totals.groups_without_coordinator} "
         f"are left without coordinator, {totals.groups_rebalancing} rebalance"
     )
+    undone = undone_of(prediction.groups)
+    undone_text = f"{numbered(undone, 'change')} {is_or_are(undone)} undone, " if undone else ""
     yield (
-        f"offsets:      {totals.offsets_regressed} go back, {totals.offsets_vanished} vanish, "
+        f"offsets:      {totals.offsets_regressed} go back, {totals.offsets_vanished} vanish, {undone_text}"
         f"{numbered(totals.records_read_again, 'record')} {is_or_are(totals.records_read_again)} read again"
     )
     if totals.hanging_transactions:
         yield f"transactions: {totals.hanging_transactions} stay open for ever"
-    yield f"lost:         {'not known' if totals.lost_ms is None else lost_of(totals, totals.lost_ms)}"
+    lost = totals.offsets_regressed + totals.offsets_vanished + undone
+    yield f"lost:         {'not known' if totals.lost_ms is None else lost_of(lost, totals.lost_ms)}"
     yield f"outage:       {_band(totals.worst_outage_ms)} ms at worst"
     wanted = [
         f"{name} {value} ms" for name, value in (("RTO", asked.rto_ms), ("RPO", asked.rpo_ms)) if value is not None

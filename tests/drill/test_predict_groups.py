@@ -201,6 +201,14 @@ def test_offsets_by_what_becomes_of_them() -> None:
     assert [(one.before, one.after) for one in reset.undone] == [(4, 9)]
     deleted = of_g(state(None), state(classic(3), 9), JAVA)
     assert [(one.before, one.after) for one in deleted.undone] == [(None, 9)]
+    for before in (state(classic(3), 4), state(None)):
+        # Its reader skips records, or what was deleted is back: the commit of that is lost.
+        prediction = predicted(before, state(classic(3), 9), JAVA)
+        assert prediction.verdict is Verdict.MISSED
+        assert "1 change is undone: commits of one moment are lost" in prediction.reasons
+        lines = prediction_text(prediction).splitlines()
+        assert "offsets:      0 go back, 0 vanish, 1 change is undone, 0 records are read again" in lines
+        assert "lost:         commits of one moment" in lines
     prediction = predicted(state(classic(3), 9), state(classic(3), 4), JAVA)
     assert prediction.totals.lost_ms == 5
     assert prediction.verdict is Verdict.MISSED
