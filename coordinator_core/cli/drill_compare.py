@@ -10,9 +10,11 @@ from coordinator_core.cli.options import ExistingFile, Format, format_option, no
 from coordinator_core.cli.outputs import refuse_read
 from coordinator_core.drill.compare import Verdict, compare
 from coordinator_core.drill.events import COMPARED
-from coordinator_core.drill.journal import read_journal
+from coordinator_core.drill.journal import Event, read_journal
+from coordinator_core.drill.model import Prediction
 from coordinator_core.drill.observed import observed
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.investigate.words import moment
 from coordinator_core.reports.drill_report import JSON, PAGE, comparison_text, drill_report, write_drill_report
 
 _CODES = {
@@ -20,6 +22,16 @@ _CODES = {
     Verdict.MISSES: ExitCode.FINDINGS,
     Verdict.INCOMPLETE: ExitCode.APPLY_FAILED,
 }
+
+
+def _check_scenario(said: Prediction, begin: Event, journal: str) -> None:
+    """Raises ``UsageError`` for a drill of another scenario; says so of another prediction of the same one."""
+    scenario, predicted_at_ms = str(said.scenario), said.predicted_at_ms
+    if begin.get("scenario", scenario) != scenario:
+        raise UsageError(f"{journal} is of the drill {begin['scenario']}, the prediction of {scenario}")
+    if begin.get("predicted_at_ms", predicted_at_ms) != predicted_at_ms:
+        moments = f"{moment(begin['predicted_at_ms'])}, this is one of {moment(predicted_at_ms)}"
+        note(f"regroup: warning: the drill began with a prediction of {moments}")
 
 
 @click.command("compare")
@@ -38,6 +50,7 @@ def compare_command(prediction: str, journal: str, output: str | None, output_fo
     said = read_prediction(prediction)
     events = read_journal(journal, shapes=COMPARED)
     said.check_cluster(events[0]["cluster_id"], journal)
+    _check_scenario(said, events[0], journal)
     seen = observed(events)
     comparison = compare(said, seen)
     document = drill_report(said, events, seen, comparison)

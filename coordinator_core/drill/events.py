@@ -41,6 +41,11 @@ class _Drill(_Begun):
     pids: list[int]
 
 
+class _Predicted(_Drill, total=False):
+    scenario: str
+    predicted_at_ms: int
+
+
 class _Recoverable(_Begun):
     host: str
     pid: int
@@ -141,7 +146,7 @@ RECOVERED: Shapes = {"drill": _Recoverable, "partition": _Partition, "verdict": 
 """Events that a recovery needs: nothing else may keep it from the recover command."""
 
 COMPARED: Shapes = {
-    "drill": _Drill,
+    "drill": _Predicted,
     "hypothesis": _Text,
     "steady_state": _Steady,
     "method ended": _Ended,

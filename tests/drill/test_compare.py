@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from coordinator_core.cli import drill_compare
 from coordinator_core.cli.drill_compare import compare_command
 from coordinator_core.drill.compare import Comparison, Match, Verdict, compare
 from coordinator_core.drill.model import (
@@ -335,6 +336,22 @@ def test_the_journal_of_another_cluster_is_refused(
     said = replace(prediction(), cluster_id=cluster_id)
     with pytest.raises(UsageError, match="is of cluster id, the prediction of other") if is_other else nullcontext():
         report(said, journal())
+
+
+def test_the_journal_of_another_scenario_is_refused_and_another_prediction_is_told(
+    report: Callable[..., tuple[int, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(drill_compare, "note", said.append)
+    begin, *others = journal()
+    begin |= {"scenario": "lose-brokers=1", "predicted_at_ms": T}
+    assert report(prediction(), [begin, *others])[0] == ExitCode.CLEAN
+    assert not any("warning" in line for line in said)
+    report(prediction(), [begin | {"predicted_at_ms": T - 5000}, *others])
+    moments = "a prediction of 2027-01-15 07:59:55Z, this is one of 2027-01-15 08:00:00Z"
+    assert f"regroup: warning: the drill began with {moments}" in said
+    with pytest.raises(UsageError, match="is of the drill lose-brokers=2, the prediction of lose-brokers=1"):
+        report(prediction(), [begin | {"scenario": "lose-brokers=2"}, *others])
 
 
 @pytest.mark.parametrize(("rto_ms", "met"), [(2200, True), (1599, False), (2000, None), (None, None)])
