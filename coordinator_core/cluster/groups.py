@@ -17,6 +17,7 @@ from coordinator_core.cluster.client import (
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.drill.canaries import canaries
 from coordinator_core.durations import clock_ms
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import GroupState
@@ -53,6 +54,14 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
     coordinators leave out of lists what the principal may not see. ``MissingAclError`` names the group or topic.
     """
     at = clock_ms()
+    offsets: dict[str, list[Json]] = {}
+
+    def ask_offsets(broker: int, part: list[str]) -> dict[str, int]:
+        return _offsets(client, broker, part, offsets, expected)
+
+    # First those that are expected: once a coordinator answers it has loaded, and lists them. Lists leave out the
+    # groups of other coordinators without an error.
+    info = ask_coordinators(client, info, sorted(expected), ask_offsets)
     listed = _listed(client)
     groups: dict[str, Json] = {}
     for group_id in sorted({*expected} if only_expected else {*listed, *expected}):
@@ -63,15 +72,32 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
             "state": None,
             "listed": group_id in listed,
             "members": None,
-            "offsets": [],
             **listed.get(group_id, {}),
         }
     classic = [group_id for group_id, group in groups.items() if group["type"] in (None, "classic")]
     info = ask_coordinators(client, info, classic, lambda broker, part: _describe(client, broker, part, groups))
-    ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
-    for group in groups.values():
-        group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
+    ask_coordinators(client, info, [group_id for group_id in groups if group_id not in expected], ask_offsets)
+    for group_id, group in groups.items():
+        group["offsets"] = sorted(offsets[group_id], key=lambda row: (row["topic"], row["partition"]))
     return {"captured_at_ms": at, "finished_at_ms": clock_ms(), "groups": list(groups.values())}
+
+
+def require_loaded(client: Client, info: TopicInfo) -> None:
+    """Wait until each offsets partition has a coordinator that has loaded it: only then lists have all groups.
+
+    Asked are groups that are not there. Where they may not be described nothing is known. ``ClusterError`` names the
+    partition.
+    """
+    made_up = canaries("none", [each.partition for each in info.partitions], len(info.partitions))
+
+    def ask(broker: int, part: list[str]) -> dict[str, int]:
+        answer = client.ask(lambda: DescribeGroupsRequest(groups=part, max_version=_DESCRIBE_VERSION), broker)
+        return {found.group_id: found.error_code for found in answer.groups if found.error_code in RETRIABLE}
+
+    try:
+        ask_coordinators(client, info, [each.group_id for each in made_up], ask)
+    except ClusterError as error:
+        raise ClusterError(f"not all groups can be listed, name some (--group): {error}") from None
 
 
 def _listed(client: Client) -> dict[str, Json]:
@@ -165,7 +191,7 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
 
 
 def _offsets(
-    client: Client, broker: int, group_ids: list[str], groups: dict[str, Json], expected: OffsetKeys
+    client: Client, broker: int, group_ids: list[str], offsets: dict[str, list[Json]], expected: OffsetKeys
 ) -> dict[str, int]:
     """Committed offsets: all that a group has, and those expected; which of them are unstable."""
     again: dict[str, int] = {}
@@ -186,7 +212,7 @@ def _offsets(
                     _note(rows[group_id], offset_key, partition, again, group_id)
     for group_id in group_ids:
         if group_id not in again:
-            groups[group_id]["offsets"] = [
+            offsets[group_id] = [
                 row for row in rows[group_id].values() if row["committed_offset"] is not None or row["pending"]
             ]
     return again

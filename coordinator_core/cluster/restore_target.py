@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import BROKER_CONFIG, EARLIEST, LATEST, Client, TopicPartition
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
-from coordinator_core.cluster.groups import ask_groups
+from coordinator_core.cluster.groups import ask_groups, require_loaded
 from coordinator_core.cluster.share_offsets import has_start_offsets, note_start_offsets
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
@@ -93,6 +93,8 @@ def live_target(
     ``topics`` that may not be described.
     """
     info = client.topic(OFFSETS_TOPIC)
+    if group_ids is None:
+        require_loaded(client, info)
     groups = live_groups(client, info, keys, group_ids)
     if not keys:
         keys = [OffsetKey(group_id, *key) for group_id, group in groups.items() for key in group.offsets]

@@ -9,8 +9,11 @@ import pytest
 
 from coordinator_core.cli.capture import write_cross_check
 from coordinator_core.cluster.crosscheck import Commit, Difference, Reason, cross_check, differing_offset_keys
+from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import ask_groups
-from coordinator_core.cluster.restore_target import live_groups
+from coordinator_core.cluster.restore_target import live_groups, live_target
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
@@ -128,6 +131,42 @@ def test_states_in_lower_case() -> None:
     live = live_groups(client, info, [], None)
     assert not live["g"].has_members
     assert live["rebalances"].has_members
+
+
+def test_groups_are_listed_once_their_coordinators_have_loaded() -> None:
+    """Until then a list leaves them out, without an error, as after each restart of a broker."""
+    held = {("orders", 0): (5, -1, "")}
+    client = OneProcess({"g": held}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0)})})
+    answers = [Errors.NOT_COORDINATOR, Errors.COORDINATOR_LOAD_IN_PROGRESS]
+
+    def answer(name: str, _: Any) -> Any:
+        if name == "OffsetFetch" and answers:
+            return Answer(groups=[Answer(group_id="g", error_code=answers.pop(0), topics=[])])
+        return Answer(error_code=0, groups=[]) if name == "ListGroups" and answers else None
+
+    client.answer = answer
+    (group,) = ask_groups(client, client.topic(OFFSETS_TOPIC), {"g": list(held)})["groups"]
+    assert (group["listed"], group["type"], group["state"]) == (True, "classic", "Empty")
+
+
+def test_where_a_coordinator_has_not_loaded_not_all_groups_can_be_listed() -> None:
+    client = OneProcess({"g": {}}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0), 1: (0, 0, 0)})})
+    assert live_target(client, [], None, {}).groups.keys() == {"g"}
+    client.patience_seconds = 0
+
+    def answer(name: str, request: Any) -> Any:
+        if name != "DescribeGroups":
+            return None
+        codes = {one: Errors.NOT_COORDINATOR if partition_for(one, 2) else 0 for one in request.groups}
+        fields = {"group_state": "Dead", "protocol_type": "", "members": []}
+        return Answer(groups=[Answer(group_id=one, error_code=code, **fields) for one, code in codes.items()])
+
+    client.answer = answer
+    with pytest.raises(ClusterError, match=r"^not all groups can be listed, .*__consumer_offsets-1.*NOT_COORDINATOR"):
+        live_target(client, [], None, {})
+    # Groups that are named need their own coordinators alone.
+    named = next(one for one in ("g", "h", "i") if partition_for(one, 2) == 0)
+    assert live_target(client, [], [named], {}).groups.keys() == {named}
 
 
 def test_what_an_open_transaction_holds_is_pending() -> None:
