@@ -135,6 +135,12 @@ def _said(digest: str, results: Sequence[GroupResult], output: str, output_forma
     return ExitCode.APPLY_FAILED if failed else ExitCode.CLEAN
 
 
+def _directory(given: str) -> str:
+    """The directory of an apply, also where its journal is named, as ``apply`` prints it."""
+    above, name = storage.split(given)
+    return above if name == JOURNAL else given
+
+
 @click.command("verify")
 @click.argument("directory", metavar="DIR")
 @client_options
@@ -160,7 +166,7 @@ def verify_command(
 
     profile = chosen_profile("auto", kafka_version, coordinator)
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        proof = verify(client, directory, profile)
+        proof = verify(client, _directory(directory), profile)
     write_result(output_format, proof.document(), proof_text(proof))
     return ExitCode.APPLY_FAILED if proof.problems else ExitCode.CLEAN
 
@@ -189,8 +195,7 @@ def rollback_command(
     from coordinator_core.cluster.restore_verify import rollback_plan
     from coordinator_core.cluster.settings import read_settings
 
-    above, name = storage.split(directory)
-    directory = above if name == JOURNAL else directory
+    directory = _directory(directory)
     refuse_read(plan_path, [storage.join(directory, each) for each in (PLAN, JOURNAL)])
     refuse_other_file(plan_path, PLAN_BEGINS, "plan")
     with Client(read_settings(bootstrap_server, command_config)) as client:

@@ -32,7 +32,8 @@ def read_apply(directory: str) -> tuple[Plan, list[Event]]:
     """Plan and journal of an apply; ``UsageError`` where there is none."""
     events = journal_of(directory)
     if not events:
-        raise UsageError(f"{directory}: nothing was applied: there is no apply in its {JOURNAL}")
+        why = "there is no apply in its" if storage.exists(storage.join(directory, JOURNAL)) else "it has no"
+        raise UsageError(f"{directory}: nothing was applied: {why} {JOURNAL}")
     plan, digest = read_plan(storage.join(directory, PLAN))
     if digest != events[0]["plan_digest"]:
         raise UsageError(f"{directory}: {PLAN} is not the plan that was applied")

@@ -6,6 +6,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,6 +89,19 @@ def test_in_the_directory_of_a_refused_apply_nothing_was_applied(tmp_path: Path)
     for wanted in (directory, tmp_path / "no-such-directory"):
         with pytest.raises(UsageError, match="nothing was applied"):
             read_apply(str(wanted))
+
+
+def test_an_apply_is_verified_by_its_journal_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its path is what the apply prints."""
+    monkeypatch.setattr("coordinator_core.cluster.client.Client", lambda _: nullcontext(CLIENT))
+    for name in ("", JOURNAL):
+        assert run(["restore", "verify", str(tmp_path / name), "--bootstrap-server", "b:1"]) == ExitCode.USAGE
+        assert f"{tmp_path}: nothing was applied: it has no {JOURNAL}" in capfd.readouterr().err
+    (tmp_path / JOURNAL).touch()
+    assert run(["restore", "verify", str(tmp_path), "--bootstrap-server", "b:1"]) == ExitCode.USAGE
+    assert f"nothing was applied: there is no apply in its {JOURNAL}" in capfd.readouterr().err
 
 
 def test_one_that_finds_another_at_work_may_try_again(tmp_path: Path) -> None:
