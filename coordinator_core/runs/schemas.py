@@ -308,10 +308,10 @@ CARRIED_RECORDS = _table(
 
 RECORD_COUNTS = _table(
     "record_counts",
-    "interpreted records by type and version",
+    "interpreted records by type and version; with carried records, and control records of segments, these are all",
     ("offsets_partition", "key_type", "value_version"),
     _column("offsets_partition", INT, "partition of __consumer_offsets"),
-    _column("key_type", INT, "record type; -1: control records"),
+    _column("key_type", INT, "record type"),
     _column("value_version", INT, "value version; null: tombstones", null=True),
     _column("records", LONG, "how many"),
     is_state=False,

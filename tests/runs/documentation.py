@@ -35,17 +35,17 @@ a salvaged log that begin at one record offset are in any order.
 | `cluster`, `window`, `run_id` | where it lies |
 | `now_ms` | the time that ages were measured from |
 | `profile`, `profile_name`, `release`, `coordinator`, `profile_inferred` | whose rules were applied |
-| `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
+| `complete`, `damage` | false when anything in the input was damaged; all of that, with its positions |
 | `on_damage` | `fail`, `recover` (`--partial`) or `salvage`: how commands read the log of the run again |
 | `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
 | `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints: absolute paths, or URIs |
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
-| `cut` | by offsets partition: log start offset and log end offset of what was read |
+| `cut` | by offsets partition: log start offset and log end offset of what was read, and how far it was cleaned |
 | `topic_names` | topic id to name, as far as directories of the snapshot or partition metadata records tell |
 | `tables` | by table: `rows`, `files`, `hash`, which depends on the rows alone, and `proofs`: SHA-256 of the files |
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
-| `findings` | by severity; null until rules have looked at the run |
+| `findings` | null for each severity: rules look at a run later, and publish beside it (`_findings/<run id>/`) |
 | `offsets_topic_num_partitions` | as given, else that of `topology.json`, else what fits every group (first 50) |
 | `written_by` | `kafka`, or `redpanda`: groups are where [Redpanda](cli.md#logs-of-other-brokers) puts them |
 """

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from coordinator_core import storage
@@ -181,6 +182,19 @@ def test_group_stats_count_every_record_of_a_group(item: Case, published: Callab
     rows = published(item).table("group_stats").to_pylist()
     counted = {(row["offsets_partition"], row["group_id"], row["key_type"]): row["records"] for row in rows}
     assert counted == expected
+
+
+@pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
+def test_counts_of_records_carried_records_and_control_records_are_all(
+    item: Case, published: Callable[[Case], Run]
+) -> None:
+    run = published(item)
+    counts, segments = run.table("record_counts"), run.table("segments")
+    counted = pc.sum(counts["records"], min_count=0).as_py() + run.rows("carried_records")
+    assert pc.sum(segments["records"]).as_py() == counted + pc.sum(segments["control_records"]).as_py()
+    # Control records are told apart from key types.
+    assert not pc.any(pc.less(counts["key_type"], 0)).as_py()
+    assert b"control" not in counts.schema.field("key_type").metadata[b"comment"]
 
 
 @pytest.mark.parametrize("item", cross_section(WHOLE, FEW_CASES))
