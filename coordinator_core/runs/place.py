@@ -120,8 +120,8 @@ def default_window(now_ms: int) -> str:
 
 
 def directories_of(path: str) -> list[str]:
-    """Paths of the windows of a cluster, or of the runs of a window."""
-    return [entry.path for entry in storage.list_directory(path) if may_hold_runs(entry)]
+    """Paths of the windows of a cluster, or of the runs of a window; none of one that another process deletes."""
+    return [entry.path for entry in storage.entries_in(path) if may_hold_runs(entry)]
 
 
 def may_hold_runs(entry: storage.Entry) -> bool:

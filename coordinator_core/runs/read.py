@@ -238,6 +238,10 @@ def open_run(path: str) -> Run:
         manifest: Any = files.read_json(storage.join(path, MANIFEST))
     except ValueError as error:
         raise RunError(f"{path}: {MANIFEST} cannot be read: {error}") from None
+    except UsageError:
+        if is_run(path):
+            raise
+        raise RunError(f"{path} is no published run any more: its {MANIFEST} was deleted") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tables"), dict):
         raise RunError(f"{path}: {MANIFEST} is not the manifest of a run")
     schema_version = manifest.get("schema_version")

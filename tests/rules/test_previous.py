@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from coordinator_core.errors import UsageError
 from coordinator_core.releases import profile_for_release
 from coordinator_core.rules import previous
 from coordinator_core.rules.previous import check_previous, newest_run, previous_run
+from coordinator_core.runs import read
 from coordinator_core.runs.place import RunPlace, beside
 from coordinator_core.runs.publish import RunWriter
 from coordinator_core.runs.read import Run, open_run
@@ -92,6 +94,33 @@ def test_what_is_no_run_or_of_another_version_is_passed_over(tmp_path: Path) -> 
     (tmp_path / "c" / "2026-01-02" / "staged").mkdir()
     (tmp_path / "c" / "_pins" / "2026-01-02").mkdir(parents=True)
     assert previous_run(published(tmp_path, "2026-01-03", "a", 3_000)) == first
+
+
+def test_what_is_deleted_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``regroup prune``: a window between listings, the manifest of a run before it is read."""
+    first = published(tmp_path, "2026-01-01", "a", 1_000)
+    pruned = published(tmp_path, "2026-01-02", "a", 2_000)
+    window = Path(published(tmp_path, "2026-01-03", "a", 3_000).path).parent
+    last = published(tmp_path, "2026-01-04", "a", 4_000)
+    directories, exists = previous.directories_of, read.is_run
+
+    def listed(path: str) -> list[str]:
+        found = directories(path)
+        if str(window) in found:
+            shutil.rmtree(window)
+        return found
+
+    def looked_at(path: str) -> bool:
+        found = exists(path)
+        if path == pruned.path:
+            Path(path, "manifest.json").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(previous, "directories_of", listed)
+    monkeypatch.setattr(read, "is_run", looked_at)
+    assert previous_run(last) == first
+    assert not window.exists()
+    assert not read.is_run(pruned.path)
 
 
 def test_it_is_found_by_any_name_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
