@@ -76,6 +76,9 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
 
     has_point = bool(params["at_time"] or params["before_records"] or params["before_incident"])
     sources = [file.located(path) for path in lines_of(params, "source")] or (list(cluster.source) if has_point else [])
+    # A restore has no window.
+    if windows := [source for source in sources if "{window}" in source]:
+        raise AirflowFailException(f"{windows[0]} has a directory for each window: name that of one as source")
     sources = [captured(source, captures) for source in sources]
     yield from sources
     if params["from_file"]:

@@ -64,6 +64,14 @@ def test_the_form_is_a_command(given: dict[str, Any], expected: list[str], direc
     assert asked(**given) == words + REST
 
 
+def test_a_source_of_a_window_is_not_guessed(directory: Path) -> None:
+    clusters = directory / "clusters.yaml"
+    clusters.write_text(clusters.read_text().replace("source: log", "source: 'log/{window}/1'"))
+    with pytest.raises(AirflowFailException, match=r"log/\{window\}/1 has a directory for each window"):
+        asked(before_incident=True)
+    assert asked(before_incident=True, source="log/2026-05-12/1")[0] == f"{directory}/log/2026-05-12/1"
+
+
 def test_trimming_deleting_and_other_topics_are_said(directory: Path) -> None:
     given = {"out_of_range": "trim", "metadata": "drop", "other_topics": True, "delete_others": True}
     words = ["--other-topics", "--delete-others", "--out-of-range=trim", "--metadata=drop", "--new-groups=share"]
