@@ -33,7 +33,7 @@ DOC = """
 
 From `rules` to `gate` each run has tasks of its own. The run itself is never changed. The report lies in
 `_reports/<run id>/` beside the run. A failed gate is not retried: look at the report, mute what is known (`rules` in
-the cluster file), and clear the task.
+the cluster file), and clear the DAG run: the gate alone reads the findings of before.
 """
 
 AUDITED = AssetAlias("regroup-audited", group="regroup")
