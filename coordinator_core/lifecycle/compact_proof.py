@@ -149,7 +149,8 @@ def _transaction_differences(old: CommitClass, new: CommitClass, moved: OffsetMa
     before, after = _open_transactions(old, moved), _open_transactions(new, None)
     for row, record_offset in before.items():
         if row not in after:
-            yield Difference(old.name, "open transaction", None, None, record_offset, f"of producer {row[0]}")
+            for group_id in row[-1] or (None,):
+                yield Difference(old.name, "open transaction", group_id, None, record_offset, f"of producer {row[0]}")
     for row in after:
         if row not in before:
             yield Difference(old.name, "open transaction", None, None, -1, f"new, of producer {row[0]}")

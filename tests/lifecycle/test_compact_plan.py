@@ -132,6 +132,15 @@ def test_nothing_from_the_first_open_transaction_on_is_touched(tmp_path: Path) -
     assert segment.read_bytes() == b"".join([head[1], *tail])
 
 
+def test_commits_of_an_idempotent_producer_stay_pending(tmp_path: Path) -> None:
+    """The Java coordinator waits for the end of what has a producer id; to the cleaner such a batch is no transaction."""
+    batches = [
+        build_batch(0, [(KEY, offset_value(1)), (OTHER, None)], producer_id=5),
+        build_batch(2, [(KEY, offset_value(3)), (OTHER, offset_value(4))]),
+    ]
+    assert [offsets for *_, offsets in left_of(tmp_path, *batches)] == [[0, 1], [2, 3]]
+
+
 def test_batches_below_the_log_start_offset_decide_nothing(tmp_path: Path) -> None:
     opened = build_batch(0, [(KEY, offset_value(1))], producer_id=5, transactional=True, timestamp=NOW)
     closed = build_control_batch(2, COMMIT, producer_id=5, timestamp=NOW)
