@@ -63,6 +63,11 @@ class OffsetKey(NamedTuple):
     topic: str
     partition: int
 
+    @property
+    def topic_partition(self) -> str:
+        """``orders-0``, as Kafka writes it (``TopicPartition``)."""
+        return f"{self.topic}-{self.partition}"
+
 
 class CommittedOffset(NamedTuple):
     """One committed offset (``OffsetAndMetadata``).

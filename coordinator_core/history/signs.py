@@ -400,7 +400,7 @@ class Stand(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.key.topic}-{self.key.partition}"
+        return self.key.topic_partition
 
     @property
     def lasted_ms(self) -> int:

@@ -34,7 +34,7 @@ class Takeover(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.key.topic}-{self.key.partition}"
+        return self.key.topic_partition
 
 
 @dataclass(frozen=True, slots=True)

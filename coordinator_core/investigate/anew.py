@@ -43,7 +43,7 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
         Severity.INFO,
         f"__consumer_offsets begins anew at {moment(begin_ms)} (record 0): {len(born)} of {count(len(known), 'group')} "
         f"are in generation 1 within {span(elapsed(begin_ms, last.birth.place.timestamp_ms))} of it, and begin far in "
-        f"their topics, {first.group.group_id} in {first.key.topic}-{first.key.partition} at "
+        f"their topics, {first.group.group_id} in {first.key.topic_partition} at "
         f"{first.first.first.committed_offset}: the topics are older, and all began at auto.offset.reset. "
         "Either the offsets of before were lost with an earlier __consumer_offsets (volumes that did not last, a topic "
         "that was deleted), or these are the first consumers of this cluster.",

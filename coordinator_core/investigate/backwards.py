@@ -94,7 +94,7 @@ def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         Severity.WARNING if stands or often >= _AGAIN else Severity.INFO,
         f"Commits of {group.group_id} come out of order: {count(often, 'time')} from "
         f"{moment(first.after.place.timestamp_ms)} on a member committed less than it had before, and then more again, "
-        f"in the same generation: first {first.key.topic}-{first.key.partition} {first.before.last.committed_offset}, "
+        f"in the same generation: first {first.key.topic_partition} {first.before.last.committed_offset}, "
         f"then {first.after.first.committed_offset} (record {first.after.place.record_offset}), by {who(first.after)}"
         f"; by {count(-min(move.records for move in moves), 'record')} at most."
         + (" Or it was sought back by so little that it had caught up by its next commit." if is_unsure else "")
@@ -139,7 +139,7 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     assert first.earlier is not None
     verdict = (
         f"{partitions_of(moves)} of {group.group_id} went back right after a rebalance to a value that a "
-        f"member had committed in its earlier ownership: {first.key.topic}-{first.key.partition} from "
+        f"member had committed in its earlier ownership: {first.key.topic_partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset}, committed before at record "
         f"{first.earlier.last.record_offset} in generation {first.earlier.generation}."
     )
@@ -190,7 +190,7 @@ def _negative(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         moves,
         "negative-offset-committed",
         Severity.WARNING,
-        f"{who(first.after)} committed {value} for {first.key.topic}-{first.key.partition} of {group.group_id} at "
+        f"{who(first.after)} committed {value} for {first.key.topic_partition} of {group.group_id} at "
         f"{moment(first.after.place.timestamp_ms)}, after {first.before.last.committed_offset} "
         f"({count(len(moves), 'such step')}): a coordinator takes any number, and a consumer that is given -1 has no "
         "committed offset and starts from auto.offset.reset.",
@@ -249,12 +249,12 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     epochs = first.topic_epochs
     if epochs and epochs[0] < epochs[1] and first.before.generation == first.after.generation and not is_tool:
         verdict += (
-            f" The leader epoch of {first.key.topic}-{first.key.partition} went from {epochs[0]} to {epochs[1]} "
+            f" The leader epoch of {first.key.topic_partition} went from {epochs[0]} to {epochs[1]} "
             "with it: the new leader may not have had what the old one had (an unclean election), and the consumer was "
             "set to where they part."
         )
         now += [
-            f"Look at the controller's log for an election of {first.key.topic}-{first.key.partition} at that time, "
+            f"Look at the controller's log for an election of {first.key.topic_partition} at that time, "
             "and at unclean.leader.election.enable of the topic."
         ]
     if epochs := first.coordinator_epochs:
@@ -297,7 +297,7 @@ def _has_others(group: GroupHistory, move: Move) -> bool:
 def _beside(group: GroupHistory, moves: Sequence[Move]) -> tuple[str, list[str]]:
     """What the other partitions of that member, the commit before and the ones after say; with steps."""
     first = moves[0]
-    name = f"{first.key.topic}-{first.key.partition}"
+    name = first.key.topic_partition
     told, steps = "", []
     back = {move.key for move in moves}
     member = first.after.member
@@ -364,8 +364,8 @@ def _anew(moves: Sequence[Move]) -> str:
     before, after = pace_of(first.before), pace_of(first.after)
     if 0 < after <= 2 * before and min(first.before.commits, first.after.commits) >= _REGULAR:
         told += (
-            f" They go on at the pace of before ({after:,.0f} records an hour in {first.key.topic}-"
-            f"{first.key.partition}): whoever reads again what is there is faster, so this speaks for a new topic."
+            f" They go on at the pace of before ({after:,.0f} records an hour in {first.key.topic_partition}): whoever "
+            f"reads again what is there is faster, so this speaks for a new topic."
         )
     return told
 

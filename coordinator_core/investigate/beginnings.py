@@ -41,7 +41,7 @@ def explain_beginnings(group: GroupHistory) -> Iterator[Explanation]:
         begun,
         f"{key.topic} got more partitions: {were(len(begun), 'new one')} first owned in generation "
         f"{change.generation} of {group.group_id} at {moment(change.place.timestamp_ms)}; the first commit of "
-        f"{key.topic}-{key.partition} is {first.first.committed_offset} (record {first.place.record_offset}). "
+        f"{key.topic_partition} is {first.first.committed_offset} (record {first.place.record_offset}). "
         f"auto.offset.reset=latest, the default, begins at the end, and skips what was written before the members "
         f"found the new {partitions}: up to {count(unread, 'record')} that this group has never committed.",
         "then they were read up to there before the first commit.",
@@ -62,7 +62,7 @@ def _at_second_start(group: GroupHistory, begun: Sequence[_Begun]) -> Explanatio
         begun,
         f"{were(len(begun), 'partition')} owned in {group.group_id} since generation {change.generation} at "
         f"{moment(change.place.timestamp_ms)} and not committed before generation {first.generation}: "
-        f"{key.topic}-{key.partition} begins at {first.first.committed_offset} (record {first.place.record_offset}). "
+        f"{key.topic_partition} begins at {first.first.committed_offset} (record {first.place.record_offset}). "
         "Who has no committed offset begins at auto.offset.reset at each start: with latest, what was written while "
         "nobody ran is skipped, although the group is not new.",
         "its first commit was only late.",
@@ -85,9 +85,7 @@ def _begun_late(
         verdict,
         first.place.timestamp_ms,
         events=[step(change)],
-        evidence=[
-            Event(one.first.place, f"first commit of {one.key.topic}-{one.key.partition}") for one in begun[:SHOWN]
-        ],
+        evidence=[Event(one.first.place, f"first commit of {one.key.topic_partition}") for one in begun[:SHOWN]],
         not_this=[
             "No committed offset was lost: there was none of these partitions.",
             f"With auto.offset.reset=earliest nothing was skipped: {with_earliest}",

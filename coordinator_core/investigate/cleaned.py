@@ -52,7 +52,7 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
     if again:
         key, version = again[0]
         verdict += (
-            f" {were(len(again), 'partition')} committed again afterwards, {key.topic}-{key.partition} first at "
+            f" {were(len(again), 'partition')} committed again afterwards, {key.topic_partition} first at "
             f"{version.first.committed_offset}: whether that is behind or ahead of what was removed, it does not tell."
         )
     return Explanation(
@@ -61,7 +61,7 @@ def _explained(group: GroupHistory, case: Case, act: Sequence[Bare]) -> Explanat
         verdict,
         first.timestamp_ms,
         evidence=[
-            *(Event(place, f"tombstone of {key.topic}-{key.partition}") for key, place in [*keys.items()][:SHOWN]),
+            *(Event(place, f"tombstone of {key.topic_partition}") for key, place in [*keys.items()][:SHOWN]),
             *(Event(place, "tombstone of the group") for place in ends),
             *(Event(version.place, "committed again") for _, version in again[:1]),
         ],

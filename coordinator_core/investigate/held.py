@@ -22,7 +22,7 @@ def leave_out_lost(one: Explanation, case: Case) -> None:
         return
     key, more = lost[0], f", and {len(lost) - 1} more alike" if len(lost) > 1 else ""
     one.verdict += (
-        f" {key.topic}-{key.partition} ends at {ends[key]} now, before {one.restore[key]}{more}: the partition lost "
+        f" {key.topic_partition} ends at {ends[key]} now, before {one.restore[key]}{more}: the partition lost "
         "records, or the topic was made again, so that offset is not to be put back."
     )
     one.restore = {key: offset for key, offset in one.restore.items() if key not in lost}

@@ -202,7 +202,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         evidence=[
             Event(
                 removal.place,
-                f"tombstone of {removal.offset_key.topic}-{removal.offset_key.partition}, which held "
+                f"tombstone of {removal.offset_key.topic_partition}, which held "
                 f"{removal.value.committed_offset} (record {removal.value.record_offset}, committed "
                 f"{'at ' if removal.value.commit_timestamp_ms < 0 else ''}{moment(removal.value.commit_timestamp_ms)})",
             )
@@ -244,10 +244,10 @@ def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
         if at + 1 < len(versions) and is_left_over(versions, at):
             held, begun = versions[at], versions[at + 1]
             return (
-                f" Its members committed their positions in the old topic once more ({removal.offset_key.topic}-"
-                f"{removal.offset_key.partition} at {held.last.committed_offset}, record {held.place.record_offset}), "
-                f"and began anew in the one that was made since ({begun.first.committed_offset}, record "
-                f"{begun.place.record_offset}): nothing was set back."
+                f" Its members committed their positions in the old topic once more "
+                f"({removal.offset_key.topic_partition} at {held.last.committed_offset}, record "
+                f"{held.place.record_offset}), and began anew in the one that was made since "
+                f"({begun.first.committed_offset}, record {begun.place.record_offset}): nothing was set back."
             )
     return ""
 
@@ -261,7 +261,7 @@ def _begun_again(begun: Sequence[tuple[Removal, Version]]) -> str:
     """That members came back to nothing: where they began is not in the log."""
     removal, after = min(begun, key=lambda one: one[1].place)
     return (
-        f" Members came back and began by auto.offset.reset: {removal.offset_key.topic}-{removal.offset_key.partition} "
+        f" Members came back and began by auto.offset.reset: {removal.offset_key.topic_partition} "
         f"is committed at {after.first.committed_offset} from record {after.place.record_offset} on. With earliest "
         "they read all again, with latest they skipped what came meanwhile: the log does not tell."
     )
@@ -278,7 +278,7 @@ def _sequence(
             events.append(
                 Event(
                     version.last_place,
-                    f"last commit of {key.topic}-{key.partition} before: {version.last.committed_offset}",
+                    f"last commit of {key.topic_partition} before: {version.last.committed_offset}",
                 )
             )
     events = events[-1:]
@@ -291,7 +291,7 @@ def _sequence(
     events += [
         Event(
             version.place,
-            f"{removal.offset_key.topic}-{removal.offset_key.partition} is committed again at "
+            f"{removal.offset_key.topic_partition} is committed again at "
             f"{version.first.committed_offset}, {abs(by):,} " + ("further" if by > 0 else "back"),
         )
         for removal, version in begun[:SHOWN]

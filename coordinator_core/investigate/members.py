@@ -381,7 +381,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
     name = group.group_id.removeprefix("connect-")
     since = rounds[-1].place.timestamp_ms if rounds else max(one.last.commit_timestamp_ms for one in held.values())
     starts = ", ".join(
-        f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:SHOWN]
+        f"{key.topic_partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:SHOWN]
     )
     yield Explanation(
         "connector-offsets-stay",
@@ -390,8 +390,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         f"{starts}; the {case.told_stay(group, held)}.",
         since,
         evidence=[
-            Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
-            for key, one in held.items()
+            Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}") for key, one in held.items()
         ][:SHOWN],
         now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
     )

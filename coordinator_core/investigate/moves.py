@@ -93,7 +93,7 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
         OVERTAKEN,
         Severity.WARNING,
         f"{count(len(found), 'commit')} of a committed transaction had no effect in {group.group_id}: "
-        f"{key.topic}-{key.partition} stays at {held.committed_offset}, not {value.committed_offset}, because record "
+        f"{key.topic_partition} stays at {held.committed_offset}, not {value.committed_offset}, because record "
         f"{held.record_offset} was written after the transaction's record {value.record_offset}. Age is decided by the "
         f"commit, not by the end marker.{since}",
         first.marker.timestamp_ms,
@@ -103,7 +103,7 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
             for event in (
                 Event(
                     one.version.place,
-                    f"{one.offset_key.topic}-{one.offset_key.partition}: {one.version.last.committed_offset} in the "
+                    f"{one.offset_key.topic_partition}: {one.version.last.committed_offset} in the "
                     f"transaction of producer {one.version.last.producer_id}",
                 ),
                 Event(one.marker, f"its COMMIT marker; record {one.held.record_offset} holds and stays"),
@@ -220,8 +220,8 @@ def _reset_overwritten(group: GroupHistory, moves: Sequence[Move], following: Ve
     return Explanation(
         "reset-without-effect",
         Severity.WARNING,
-        f"A reset of {group.group_id} at {moment(put.timestamp_ms)} had no effect: {first.key.topic}-"
-        f"{first.key.partition} was set from {first.before.last.committed_offset} to "
+        f"A reset of {group.group_id} at {moment(put.timestamp_ms)} had no effect: "
+        f"{first.key.topic_partition} was set from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset} (record {put.record_offset}), and "
         f"{span(elapsed(put.timestamp_ms, following.place.timestamp_ms))} later {who(following)} committed "
         f"{following.first.committed_offset} (record {following.place.record_offset}): it was running all the time. "
@@ -272,7 +272,7 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"{moment(after.timestamp_ms)}, when the coordinator moved (leader epoch {before.leader_epoch} to "
         f"{after.leader_epoch} of offsets partition {group.offsets_partition}): {partitions_of(moves)} "
         f"{go} on {count(sum(move.records for move in moves), 'record')} further, "
-        f"{first.key.topic}-{first.key.partition} from {first.before.last.committed_offset} to "
+        f"{first.key.topic_partition} from {first.before.last.committed_offset} to "
         f"{first.after.first.committed_offset}. Commits of that time failed, or were lost with a leader that nobody "
         "had copied (an unclean election); the members went on reading, unless they were restarted.",
         not_this=[
@@ -306,11 +306,10 @@ def _paused(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         moves,
         "commits-paused",
         Severity.WARNING,
-        f"No commit of {group.group_id} is in the log for {span(quiet_ms)} from "
-        f"{moment(before.timestamp_ms)} on, where one came every {span(first.before.usual_ms)}; then {first.key.topic}-"
-        f"{first.key.partition} goes on from {first.before.last.committed_offset} to "
-        f"{first.after.first.committed_offset}, as far as it reads in that time ({partitions_of(moves)}). "
-        "Its members read on and could not commit, or were stopped and have caught up.",
+        f"No commit of {group.group_id} is in the log for {span(quiet_ms)} from {moment(before.timestamp_ms)} on, "
+        f"where one came every {span(first.before.usual_ms)}; then {first.key.topic_partition} goes on from "
+        f"{first.before.last.committed_offset} to {first.after.first.committed_offset}, as far as it reads in that "
+        f"time ({partitions_of(moves)}). Its members read on and could not commit, or were stopped and have caught up.",
         not_this=[
             "The coordinator did not move: its leader epoch is the same.",
             "It is no jump to the end of the log: the values go on at the usual pace.",
@@ -335,7 +334,7 @@ def _caught_up(group: GroupHistory, moves: Sequence[Move], stop: Change) -> Expl
         Severity.INFO,
         f"{group.group_id} had no members from {moment(stop.place.timestamp_ms)} on; its first commit after that, at "
         f"{moment(at.timestamp_ms)}, goes on from {first.before.last.committed_offset} to "
-        f"{first.after.first.committed_offset} of {first.key.topic}-{first.key.partition}, as far as it reads in that "
+        f"{first.after.first.committed_offset} of {first.key.topic_partition}, as far as it reads in that "
         f"time ({partitions_of(moves)}). It was stopped, and has caught up.",
         at.timestamp_ms,
         events=sequence_of(group, moves),
@@ -350,8 +349,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
     first = moves[0]
     records = sum(move.records for move in moves)
     verdict = (
-        f"{partitions_of(moves)} of {group.group_id} jumped forward: "
-        f"{first.key.topic}-{first.key.partition} from "
+        f"{partitions_of(moves)} of {group.group_id} jumped forward: {first.key.topic_partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset} at "
         f"{moment(first.after.place.timestamp_ms)}; {were(records, 'record')} never committed one by one."
     )
@@ -411,15 +409,15 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
     return Explanation(
         "two-writers",
         Severity.WARNING,
-        f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic}-"
-        f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
-        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(writers)}." + (TWO_SYNCS if are_syncs else ""),
+        f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic_partition} "
+        f"goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times from "
+        f"{moment(first.place.timestamp_ms)} on, by {' and '.join(writers)}." + (TWO_SYNCS if are_syncs else ""),
         first.place.timestamp_ms,
         events=[
-            Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}, by {who(turn.version)}")
+            Event(turn.place, f"{key.topic_partition}: {turn.committed}, by {who(turn.version)}")
             for turn in turns[:SHOWN]
         ],
-        evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
+        evidence=[Event(turn.place, f"{key.topic_partition}: {turn.committed}") for turn in turns[:2]],
         not_this=["It is no reset and no reprocessing: both sequences go on where they were."],
         now=[
             *when(are_syncs, ONE_WAY),
@@ -437,13 +435,13 @@ def _trespass(group: GroupHistory) -> Explanation:
     key = first.key
     back = [one for one in group.trespasses if one.held is not None and one.committed < one.held]
     verdict = (
-        f"{name_of(first.by)} committed {key.topic}-{key.partition} of {group.group_id} in generation "
+        f"{name_of(first.by)} committed {key.topic_partition} of {group.group_id} in generation "
         f"{first.generation}, in which it belongs to {name_of(first.owner)}: it had the partition in generation "
         f"{first.before}, and lost it ({count(len(group.trespasses), 'such commit')})."
     )
     if back:
         key = back[0].key
-        verdict += f" {key.topic}-{key.partition} went back from {back[0].held} to {back[0].committed} by it."
+        verdict += f" {key.topic_partition} went back from {back[0].held} to {back[0].committed} by it."
     # The owner may have gone on: what it has committed since is right.
     behind = {
         one.key: one.held
@@ -458,8 +456,7 @@ def _trespass(group: GroupHistory) -> Explanation:
         evidence=[
             Event(
                 one.place,
-                f"{one.key.topic}-{one.key.partition}: {one.committed}, in one request with what {one.by.member_id} "
-                "owns",
+                f"{one.key.topic_partition}: {one.committed}, in one request with what {one.by.member_id} owns",
             )
             for one in group.trespasses[:SHOWN]
         ],

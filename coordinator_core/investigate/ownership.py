@@ -193,7 +193,7 @@ def _guest(
         Severity.WARNING,
         f"{who} was a member of {group.group_id} from {moment(joined.place.timestamp_ms)} to "
         f"{moment(left.place.timestamp_ms)}{f' ({span(took)})' if took >= 0 else ''}, beside the "
-        f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic}-{key.partition} at "
+        f"group's own application, and committed {count(len(keys), 'partition')} there: {key.topic_partition} at "
         f"{version.last.committed_offset}. What it read{records} the group's application did not.",
         joined.place.timestamp_ms,
         events=[step(joined), step(left)],
@@ -246,7 +246,7 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
             since.place.timestamp_ms,
             events=[step(one) for one in (*rounds[: rounds.index(since)][-1:], since)],
             evidence=[
-                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+                Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
                 for key, one in held.items()
             ][:SHOWN],
             not_this=["No consumer is stuck: none is to read that topic."],

@@ -73,7 +73,7 @@ def _passed(key: OffsetKey, versions: Sequence[Version], rounds: Sequence[Change
 
 def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
     one = found[0]
-    name = f"{one.key.topic}-{one.key.partition}"
+    name = one.key.topic_partition
     place = one.after.place
     stood_ms = elapsed(one.stood.timestamp_ms, place.timestamp_ms)
     committed = one.after.first.committed_offset

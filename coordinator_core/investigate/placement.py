@@ -126,7 +126,7 @@ def _begun_anew(old: GroupHistory, new: GroupHistory) -> tuple[str, list[Event]]
         return "", []
     _, key, first = max(begun, key=lambda one: one[0])
     left = old.standing[key]
-    name = f"{key.topic}-{key.partition}"
+    name = key.topic_partition
     return (
         f" It began anew there, without its offsets: {name} is committed at {first.first.committed_offset} from record "
         f"{first.place.record_offset} on, and stood at {left.last.committed_offset} in {old.offsets_partition}.",
@@ -163,7 +163,7 @@ def _out_of_reach(
             group.offsets_partition,
             evidence=[
                 *(
-                    Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+                    Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
                     for key, one in sorted(held.items())[:SHOWN]
                 ),
             ]
@@ -201,7 +201,7 @@ def _copied(scattered: Mapping[str, Sequence[GroupHistory]]) -> Explanation:
     places = [last_place(group) for group in by_partition]
     newest = max(places, key=lambda place: place.timestamp_ms)
     examples = ", ".join(
-        f"{key.topic}-{key.partition} in {group.offsets_partition}"
+        f"{key.topic_partition} in {group.offsets_partition}"
         for group in by_partition[:3]
         for key in list(group.versions)[:1]
     )

@@ -54,7 +54,7 @@ def events_of(moves: Sequence[Move]) -> list[Event]:
     return [
         Event(
             move.after.place,
-            f"{move.key.topic}-{move.key.partition}: {move.before.last.committed_offset} (record "
+            f"{move.key.topic_partition}: {move.before.last.committed_offset} (record "
             f"{move.before.last.record_offset}) to {move.after.first.committed_offset}"
             + (f", by {who(move.after)}" if move.after.member is not None else ""),
         )

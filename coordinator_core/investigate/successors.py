@@ -63,7 +63,7 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
             # What the cleaner has removed may have been of an earlier group of this id.
             is_whole = not history.missing and not history.first_offset
             so_far = "" if is_whole else ", as far as this log still tells"
-            began = ", ".join(f"{key.topic}-{key.partition} at {one.first.committed_offset}" for key, one in first[:4])
+            began = ", ".join(f"{key.topic_partition} at {one.first.committed_offset}" for key, one in first[:4])
             yield Explanation(
                 "group-is-new",
                 Severity.INFO,
@@ -146,7 +146,7 @@ def _took_over(old: GroupHistory, new: GroupHistory, birth: Change, again: dict[
         "group-took-over",
         Severity.WARNING,
         f"{new.group_id} is a new group since {moment(birth.place.timestamp_ms)}, and reads what {old.group_id} read "
-        f"until {moment(stood.last_place.timestamp_ms)}: it began at {key.topic}-{key.partition} with "
+        f"until {moment(stood.last_place.timestamp_ms)}: it began at {key.topic_partition} with "
         f"{mine.first.committed_offset}, where {old.group_id} had come to {stood.last.committed_offset}; "
         f"{count(sum(again.values()), 'record')} of {count(len(again), 'partition')} are read again.",
         birth.place.timestamp_ms,

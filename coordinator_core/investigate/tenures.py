@@ -106,7 +106,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
         Severity.WARNING if quiet >= HOUR_MS else Severity.INFO,
         f"{names} committed for {group.group_id} until {moment(at.timestamp_ms)} (record {at.record_offset}) and "
         f"{was_or_were(len(members))} a member for {span(quiet)} more, until {moment(left.timestamp_ms)}: "
-        f"{count(len(found), 'partition')} stood still, {newest.key.topic}-{newest.key.partition} at "
+        f"{count(len(found), 'partition')} stood still, {newest.key.topic_partition} at "
         f"{newest.last.last.committed_offset}, and had records waiting: whoever read on from there was "
         f"{_faster(found):.1f} times as fast as before. What was processed in that time, if anything, is processed "
         "again.",
@@ -140,4 +140,4 @@ def _faster(found: Sequence[_Waited]) -> float:
 
 def _event(key: OffsetKey, version: Version, *, first: bool = False) -> Event:
     place, value = (version.place, version.first) if first else (version.last_place, version.last)
-    return Event(place, f"{key.topic}-{key.partition}: {value.committed_offset}")
+    return Event(place, f"{key.topic_partition}: {value.committed_offset}")

@@ -46,7 +46,7 @@ class _Held(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.key.topic}-{self.key.partition}"
+        return self.key.topic_partition
 
     @property
     def since_ms(self) -> int:
@@ -344,7 +344,7 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         "committed-for-missing-topic",
         Severity.INFO,
         f"{count(len(gone), 'committed offset')} of {group.group_id} {is_or_are(len(gone))} for what the "
-        f"cluster does not have: {key.topic}-{key.partition} at {version.last.committed_offset}; "
+        f"cluster does not have: {key.topic_partition} at {version.last.committed_offset}; "
         + (
             "the topic has fewer partitions: it was deleted and made again. "
             if fewer
@@ -354,7 +354,7 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         f"{case.told_stay(group, gone)}, and if the topic is made again, consumers begin there.",
         version.last_place.timestamp_ms,
         evidence=[
-            Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+            Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
             for key, one in sorted(gone.items())
         ][:SHOWN],
         not_this=["No consumer is stuck there: there is nothing to read."],
@@ -545,12 +545,11 @@ def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             "topic-recreated",
             Severity.CRITICAL,
             f"{count(len(old), 'committed offset')} of {group.group_id} {is_or_are(len(old))} of a topic that was "
-            f"deleted and made again: {key.topic}-{key.partition} at {version.last.committed_offset} of topic id "
+            f"deleted and made again: {key.topic_partition} at {version.last.committed_offset} of topic id "
             f"{version.last.topic_id}; now it is {ids[key.topic]}.",
             version.last_place.timestamp_ms,
             evidence=[
-                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
-                for key, one in old[:SHOWN]
+                Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}") for key, one in old[:SHOWN]
             ],
             not_this=["The offset is not wrong by itself: it means nothing in the new topic."],
             now=[

@@ -65,7 +65,7 @@ def _aborted(group: GroupHistory) -> Iterator[Explanation]:
     if aborts is None or aborts.transactions < _ABORTED:
         return
     key, standing = aborts.key, group.standing.get(aborts.key)
-    name = f"{key.topic}-{key.partition}"
+    name = key.topic_partition
     held = "has no committed offset" if standing is None else f"stays at {standing.last.committed_offset}"
     yield Explanation(
         "transactions-aborted",
@@ -266,10 +266,9 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         "restarts-without-progress",
         Severity.INFO if case.topics is None else Severity.WARNING,
         f"{group.group_id} was started {len(loop)} times from {moment(first.timestamp_ms)} to "
-        f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: "
-        f"{key.topic}-{key.partition} stays at {stood.last.committed_offset} (record "
-        f"{since_place.record_offset}){others}. Each time all of its members, {name_of(loop[-1].members[0])} first, "
-        "had left before"
+        f"{moment(last.timestamp_ms)}, and has read nothing since {moment(newest.timestamp_ms)}: {key.topic_partition} "
+        f"stays at {stood.last.committed_offset} (record {since_place.record_offset}){others}. Each time all of its "
+        f"members, {name_of(loop[-1].members[0])} first, had left before"
         + (
             f". Its topics or their partitions changed at {moment(changed.place.timestamp_ms)}: a Streams application "
             "ends itself where an internal topic has another number of partitions than its sources."
@@ -280,7 +279,7 @@ def _crash_loop(group: GroupHistory, rounds: list[Change], case: Case) -> Iterat
         ),
         first.timestamp_ms,
         events=[*([] if changed is None else [step(changed)]), *(step(one) for one in loop[:SHOWN])],
-        evidence=[Event(since_place, f"{key.topic}-{key.partition}: {stood.last.committed_offset}"), step(loop[0])],
+        evidence=[Event(since_place, f"{key.topic_partition}: {stood.last.committed_offset}"), step(loop[0])],
         not_this=["It is no rebalance among members: nobody stays.", "No offset was lost: the last one stands."],
         now=[
             f"See whether it is NotReady, and compare partitions: {described(group, '--state')}",

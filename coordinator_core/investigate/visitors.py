@@ -60,7 +60,7 @@ def _is_outside(version: Version) -> bool:
 
 def _explained(group: GroupHistory, found: Sequence[_Refused]) -> Explanation:
     one = found[0]
-    name = f"{one.key.topic}-{one.key.partition}"
+    name = one.key.topic_partition
     stopped, again = one.before.last_place, one.after.place
     keys = len({refused.key for refused in found})
     return Explanation(

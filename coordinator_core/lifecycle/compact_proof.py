@@ -68,11 +68,7 @@ class Difference:
     is_ghost: bool = False
 
     def __str__(self) -> str:
-        what = (
-            self.detail
-            if self.offset_key is None
-            else f"{self.offset_key.topic}-{self.offset_key.partition}: {self.detail}"
-        )
+        what = self.detail if self.offset_key is None else f"{self.offset_key.topic_partition}: {self.detail}"
         group = "" if self.group_id is None else f"group {self.group_id!r} "
         return f"profile {self.profile}, {self.kind}: {group}{what}"
 

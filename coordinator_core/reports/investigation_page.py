@@ -105,7 +105,7 @@ def _values(found: Investigation) -> Iterator[tuple[str, ...]]:
             end = f"{version.end.kind.value}, {moment(version.end.place.timestamp_ms)}"
         yield (
             visible(group.group_id),
-            visible(f"{key.topic}-{key.partition}"),
+            visible(key.topic_partition),
             str(last) if first == last else f"{first} to {last}",
             moment(version.valid_from.timestamp_ms) + (f" for {span(took)}" if first != last and took >= 0 else ""),
             visible(who),

@@ -64,7 +64,7 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
     owners = _names(version for key in shown for version in group.versions[key])
     lanes = [
         _Lane("generation", _generations(group, home)),
-        *(_Lane(f"{key.topic}-{key.partition}", _owners(group, key, owners, home)) for key in shown),
+        *(_Lane(key.topic_partition, _owners(group, key, owners, home)) for key in shown),
         _Lane("coordinator", _coordinators(home)),
     ]
     marks = marked([one for one in found.explanations if one.group_id in (None, group.group_id)])
@@ -319,7 +319,7 @@ def _group_read(group: GroupHistory, keys: Sequence[OffsetKey], home: PartitionH
         versions = group.versions[key]
         first, last = versions[0], versions[-1]
         gone = f", gone at {time_text(last.end.place.timestamp_ms)}" if last.end is not None and _is_gone(last) else ""
-        name = visible(f"{key.topic}-{key.partition}")
+        name = visible(key.topic_partition)
         yield (
             f"{name}: {first.first.committed_offset} at {time_text(first.valid_from.timestamp_ms)}, "
             f"{last.last.committed_offset} at {time_text(last.last_place.timestamp_ms)}{gone}"
