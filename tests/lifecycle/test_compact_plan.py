@@ -133,7 +133,7 @@ def test_nothing_from_the_first_open_transaction_on_is_touched(tmp_path: Path) -
 
 
 def test_commits_of_an_idempotent_producer_stay_pending(tmp_path: Path) -> None:
-    """The Java coordinator waits for the end of what has a producer id; to the cleaner such a batch is no transaction."""
+    """The Java coordinator waits for an end of what has a producer id; to the cleaner that is no transaction."""
     batches = [
         build_batch(0, [(KEY, offset_value(1)), (OTHER, None)], producer_id=5),
         build_batch(2, [(KEY, offset_value(3)), (OTHER, offset_value(4))]),
