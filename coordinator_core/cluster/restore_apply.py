@@ -336,6 +336,8 @@ class _Writer:
         self._stopped = threading.Event()
         self._said: dict[int, str] = {}
         """Why groups of an offsets partition are tried again."""
+        self._wanted: dict[str, set[tuple[str, int]]] = {}
+        """What was to be written of a group when it was tried first: a try without an answer may have written some."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
 
     def write(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
@@ -420,9 +422,11 @@ class _Writer:
     def _group(self, broker: int, group: GroupPlan) -> GroupResult:
         """One group. ``ClusterError`` when the broker does not answer."""
         left, errors = self._left(broker, group)
+        keys = {row.key[1:] for row, _ in left}
+        wanted = self._wanted.setdefault(group.group_id, keys)
         errors += [_of(row, _STALE) for row, held in left if held != value_of(row.before)]
         if errors:
-            return self._ended(group.group_id, 0, errors)
+            return self._ended(group.group_id, len(wanted - keys), errors)
         self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
         if group.is_deleted:
             errors = _with_acl("Delete", group.group_id, self._delete_group(broker, group.group_id))
@@ -433,14 +437,14 @@ class _Writer:
             deleted = delete(broker, group.group_id, [row for row, _ in left if row.after is None])
             errors = _with_acl("Read", group.group_id, committed) + _with_acl("Delete", group.group_id, deleted)
         failed = {(topic, partition) for topic, partition, _ in errors}
-        written = 0 if (None, None) in failed else sum((row.topic, row.partition) not in failed for row, _ in left)
-        return self._ended(group.group_id, written, errors)
+        return self._ended(group.group_id, len(wanted - (keys if (None, None) in failed else failed)), errors)
 
     def _refused(self, group_ids: Iterable[str], error: UsageError) -> list[GroupResult]:
         """Groups end with an error that trying again does not remove."""
         return [self._ended(group_id, 0, [(None, None, str(error))]) for group_id in group_ids]
 
     def _ended(self, group_id: str, written: int, errors: Sequence[_Error]) -> GroupResult:
+        self._wanted.pop(group_id, None)
         rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
         self._journal.write("end", group_id=group_id, written=written, errors=rows)
         return GroupResult(group_id, written, tuple(errors))

@@ -29,7 +29,7 @@ from coordinator_core.cluster.restore_apply import (
 from coordinator_core.cluster.restore_target import check_seen, live_groups, live_target, offsets_at
 from coordinator_core.cluster.restore_verify import read_apply, rollback_plan
 from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
-from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError
+from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError, read_journal
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState, ShareGroup, ShareTopic
@@ -435,6 +435,31 @@ def test_answers_are_about_the_groups_that_were_asked_for(request_name: str, gro
     client.answer = answering({request_name: lambda _: SimpleNamespace(groups=groups)})
     with pytest.raises(ClusterError, match=said):
         live_groups(client, client.topic(OFFSETS_TOPIC), [], ["g"])
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_what_a_try_without_an_answer_has_written_counts(tmp_path: Path) -> None:
+    """The coordinator writes and moves before it answers; what is left is written by the next try."""
+    client = cluster("g")
+    keys = [("orders", number) for number in range(600)]
+    client.logs["orders"] = (1, dict.fromkeys(range(600), (0, 1000, 5)))
+    target = live_target(client, [OffsetKey("g", *key) for key in keys], ["g"], {})
+    wanted = Wanted({OffsetKey("g", *key): Position(7) for key in keys})
+    path, directory = tmp_path / "plan.json", tmp_path / "applied"
+    write_plan(str(path), Plan("restore", "cluster", "t", "s", {}, 1, tuple(decide(wanted, target, Choices({})))))
+    lost = iter([True])
+
+    def commit(request: Any) -> Any:
+        answer = client._offset_commit(request)
+        for each in answer.topics[0].partitions if next(lost, False) else ():
+            each.error_code = 16
+        return answer
+
+    client.answer = answering({"OffsetCommit": commit})
+    _, (result,) = apply_plan(client, path, directory, ApplyOptions())
+    assert (result.written, result.errors) == (600, ())
+    ends = [event for event in read_journal(directory / JOURNAL, "restore") if event["event"] == "end"]
+    assert [event["written"] for event in ends] == [600]
 
 
 @pytest.mark.usefixtures("uncaptured")
