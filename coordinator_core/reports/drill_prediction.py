@@ -17,6 +17,7 @@ from coordinator_core.drill.verdict import lost_of, undone_of
 from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
+from coordinator_core.untrusted import visible
 
 
 def prediction_text(prediction: Prediction) -> str:
@@ -39,7 +40,7 @@ def prediction_text(prediction: Prediction) -> str:
         offsets = [row for group in groups for row in _offset_rows(group)]
         if offsets:
             lines += ["", *text_table("GROUP TOPIC PARTITION OFFSET NEW-OFFSET WHAT", offsets)]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _summary(prediction: Prediction) -> Iterator[str]:

@@ -167,7 +167,7 @@ def comparison_text(document: Document) -> str:
         lines.append(f"miss:         {row['of']} {visible(str(row['name']))}: {row['what']}: {said}")
     if len(misses) > TEXT_ROWS:
         lines.append(f"and {len(misses) - TEXT_ROWS} more misses; --format json has them all")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def shown(value: Any) -> str:

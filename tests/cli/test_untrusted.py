@@ -95,7 +95,10 @@ TEXTS = {
     "plan": ["restore", "plan", "RUN", "--all-groups", "--against", "EARLIER", "--output", "OUT/plan.json"],
     "plan csv": ["restore", "plan", "RUN", "--all-groups", "--against", "EARLIER", "--format", "csv"],
     "plan page": ["restore", "plan", "RUN", "--all-groups", "--against", "EARLIER", "--format", "html"],
-    "predict": ["drill", "predict", "RUN", "--topology", "TOPOLOGY", "--scenario", "rolling-restart"],
+    "predict": [
+        *("drill", "predict", "RUN", "--topology", "TOPOLOGY", "--scenario", "rolling-restart"),
+        *("--cluster", EVIL["clear"] + EVIL["row"]),
+    ],
     "prediction": [
         *("drill", "predict", "RUN", "--topology", "TOPOLOGY", "--scenario", "rolling-restart"),
         *("--output", "OUT/prediction.json"),
@@ -142,7 +145,8 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("beside")
     told = [group(text, coordinator_after=9) for text in EVIL.values()]
     (place / "prediction.json").write_text(json.dumps(prediction(group(), *told).to_json()))
-    events = [event | {"output": EVIL["clear"]} if "output" in event else event for event in journal()]
+    told_by = {"output": EVIL["clear"], "by": EVIL["row"]}
+    events = [event | {name: text for name, text in told_by.items() if name in event} for event in journal()]
     (place / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     trace = CORPUS.parent / "traces/reload/4.3.1/reload-static.jsonl"
     lines = [json.dumps(_renamed(json.loads(line))) for line in trace.read_text().splitlines()]
