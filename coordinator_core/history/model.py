@@ -95,6 +95,11 @@ class Member:
     rebalance_timeout_ms: int | None = None
     """``max.poll.interval.ms`` of consumers; for classic groups only."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it was given nothing, as far as the log tells."""
+        return self.partitions is not None and not self.partitions
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -449,16 +449,21 @@ def name_of(member: Member) -> str:
     return f"instance {member.instance_id} ({known})" if member.instance_id is not None else known
 
 
-def storm_of(group: GroupHistory) -> Storm | None:
-    """The busiest hour of a group, if a deployment that restarts each member does not explain it."""
-    rounds = _with_time(rounds_of(group))
+def busiest(changes: Sequence[Change], within_ms: int) -> Sequence[Change]:
+    """The most of the changes within a time; of as many the first ones."""
     best: Sequence[Change] = ()
     first = 0
-    for last, change in enumerate(rounds):
-        while change.place.timestamp_ms - rounds[first].place.timestamp_ms > HOUR_MS:
+    for last, change in enumerate(changes):
+        while change.place.timestamp_ms - changes[first].place.timestamp_ms > within_ms:
             first += 1
         if last - first + 1 > len(best):
-            best = rounds[first : last + 1]
+            best = changes[first : last + 1]
+    return best
+
+
+def storm_of(group: GroupHistory) -> Storm | None:
+    """The busiest hour of a group, if a deployment that restarts each member does not explain it."""
+    best = busiest(_with_time(rounds_of(group)), HOUR_MS)
     if len(best) < max(STORM, _EACH_IN_DEPLOY * max((len(one.members) for one in best), default=0)):
         return None
     joins = Counter(name_of(member) for change in best for member in change.joined)

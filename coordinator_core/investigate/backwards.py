@@ -64,7 +64,7 @@ def _out_of_order(moves: Sequence[Move]) -> list[Move]:
         and move.coordinator_epochs is None
     ]
     little = [move for move in own if -move.records <= SMALL_STEP]
-    times = Counter(move.key for move in little if _is_regained(move))
+    times = Counter(move.key for move in little if move.after.last.committed_offset >= _before(move))
     found = [move for move in own if move.after.second is not None and move.after.second >= _before(move)]
     found += [move for move in little if times[move.key] >= _AGAIN]
     return sorted({id(move): move for move in found}.values(), key=lambda move: move.after.place)
@@ -72,10 +72,6 @@ def _out_of_order(moves: Sequence[Move]) -> list[Move]:
 
 def _before(move: Move) -> int:
     return move.before.last.committed_offset
-
-
-def _is_regained(move: Move) -> bool:
-    return move.after.last.committed_offset >= _before(move)
 
 
 def _disorder(group: GroupHistory, moves: Sequence[Move]) -> Explanation:

@@ -35,6 +35,10 @@ class Bug:
         """The remedy as a sentence."""
         return f"{self.remedy[0].upper()}{self.remedy[1:]}."
 
+    def found_in(self, release: Release | str) -> str:
+        """The sentence that an explanation is this bug."""
+        return f"This is {self.id} of Kafka {release}: {self.title[0].lower()}{self.title[1:]}."
+
     def fits(self, release: Release) -> bool:
         """Whether brokers of ``release`` have it."""
         return not self.affected or any(

@@ -33,7 +33,7 @@ def explain_crowds(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         later = next((one for one in rounds_of(group) if one.place > after.place), None)
         joined = {one.member_id for one in after.joined}
         gone = {one.member_id for one in later.left} & joined if later is not None else set()
-        idle = sum(1 for one in after.joined if one.partitions is not None and not one.partitions)
+        idle = sum(one.is_idle for one in after.joined)
         if 2 * max(len(gone), idle) < came:
             continue  # They are there to stay, and have work: somebody started so many.
         bug = BUGS["KAFKA-7610"]

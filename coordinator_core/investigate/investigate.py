@@ -40,7 +40,7 @@ from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import IS_EMPTY, Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
-from coordinator_core.investigate.outsiders import explain_outsiders, without_stopped
+from coordinator_core.investigate.outsiders import explain_outsiders, without_uncertain
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
 from coordinator_core.investigate.partitions import explain_families, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
@@ -54,7 +54,7 @@ from coordinator_core.investigate.successors import explain_new_groups, explain_
 from coordinator_core.investigate.tenures import explain_tenures
 from coordinator_core.investigate.together import explain_back_together, explain_lost_together, explain_together
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
-from coordinator_core.investigate.uses import explain_uses, without_cut_off
+from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.investigate.visitors import explain_visitors
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
@@ -127,11 +127,12 @@ def investigate(
     else:
         histories, case, explanations = _at_once(snapshot, case, groups, replayed, on_damage, damage)
     logs = snapshot.partitions
-    explanations = without_cut_off(without_waiting(explanations, histories), histories, logs)
+    explanations = without_waiting(explanations, histories)
     found = [group for history in histories for group in history.groups.values()]
-    of_interest = {group.offsets_partition for group in found}
+    by_partition = {history.offsets_partition: history for history in histories}
+    of_interest = by_partition.keys() if groups is None else {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
-        if groups is None or log.offsets_partition in of_interest:
+        if log.offsets_partition in of_interest:
             if groups is not None:
                 _complete_transactions(history, replace(snapshot, partitions=(log,)), case, on_damage)
                 explanations += explain_open_transactions(history, case)
@@ -141,9 +142,8 @@ def investigate(
             explanations += explain_outsiders(history, case)
             explanations += explain_cut_off(history, case)
             explanations += explain_preallocated(history, log, case)
-    explanations = without_stopped(explanations)
-    numbers = {history.offsets_partition for history in histories} if groups is None else of_interest
-    explanations += explain_silences(histories, numbers, case)
+    explanations = without_uncertain(explanations, histories, logs)
+    explanations += explain_silences(histories, of_interest, case)
     placement = Placement(histories, case)
     explanations = placement.without_stale(explanations)
     explanations += placement.explain()
@@ -158,10 +158,7 @@ def investigate(
     else:
         explanations += explain_new_groups(histories)
         explanations += explain_standstills(found, case)
-    shown = replace(
-        snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
-    )
-    by_partition = {history.offsets_partition: history for history in histories}
+    shown = replace(snapshot, partitions=tuple(log for log in logs if log.offsets_partition in of_interest))
     if groups is None:
         replayed = {number: one.state for number, one in by_partition.items() if one.state is not None}
     states = (

@@ -13,7 +13,7 @@ from coordinator_core.history.model import Certainty, ChangeKind, End, EndKind, 
 from coordinator_core.history.signs import has_reached, is_left_over
 from coordinator_core.history.versions import BORING_STEPS, SMALL_STEP
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, changes_around, step
 from coordinator_core.investigate.words import (
     by_rest,
     count,
@@ -82,10 +82,9 @@ def likeliest_end(removals: Sequence[Removal], case: Case) -> End:
     if EndKind.TOPIC_DELETION in end.others and end.kind is EndKind.OFFSET_DELETE and _are_gone(removals, case.topics):
         why = f"{end.why}; topics.json has the topic no more"
         return replace(end, kind=EndKind.TOPIC_DELETION, others=tuple(kinds), why=why)
-    if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others or case.topics is None:
+    if end.kind is not EndKind.TOPIC_DELETION or EndKind.DELETE_GROUPS not in end.others:
         return end
-    keys = [removal.offset_key for removal in removals]
-    if not all(case.topics.bounds(key.topic, key.partition) for key in keys):
+    if not all(case.bounds(removal.offset_key) for removal in removals):
         return end
     others = (end.kind, *(one for one in end.others if one is not EndKind.DELETE_GROUPS))
     return replace(end, kind=EndKind.DELETE_GROUPS, others=others)
@@ -138,7 +137,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     if bug is not None:
         has_bug = BUGS[bug].fits(case.profile.release)
         release = case.profile.release if has_bug else f"before {BUGS[bug].fixed_in}"
-        verdict += f" This is {bug} of Kafka {release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
+        verdict += f" {BUGS[bug].found_in(release)}"
     if read_again:
         verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
     if kind is EndKind.TOPIC_DELETION:
@@ -150,7 +149,7 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
         )
     if skipped:
         records = sum(after.first.committed_offset - removal.value.committed_offset for removal, after in skipped)
-        gone = "the retention of the topic had removed them, " if _may_be_gone(skipped, case.topics) else ""
+        gone = "the retention of the topic had removed them, " if _may_be_gone(skipped, case) else ""
         verdict += (
             f" {count(len(skipped), 'partition')} began again {count(records, 'record')} further: "
             f"auto.offset.reset=latest skipped them, {gone}or they were read, from the start on with "
@@ -226,14 +225,10 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     )
 
 
-def _may_be_gone(skipped: Sequence[tuple[Removal, Version]], topics: Topics | None) -> bool:
+def _may_be_gone(skipped: Sequence[tuple[Removal, Version]], case: Case) -> bool:
     """Whether records behind a removed value may not be there any more."""
-    for removal, _ in skipped:
-        key = removal.offset_key
-        bounds = None if topics is None else topics.bounds(key.topic, key.partition)
-        if bounds is None or bounds[0] > removal.value.committed_offset:
-            return True
-    return False
+    starts = [(case.bounds(removal.offset_key), removal.value.committed_offset) for removal, _ in skipped]
+    return any(bounds is None or bounds[0] > committed for bounds, committed in starts)
 
 
 def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
@@ -271,20 +266,13 @@ def _sequence(
     group: GroupHistory, removals: Sequence[Removal], begun: Sequence[tuple[Removal, Version]]
 ) -> list[Event]:
     first, last = removals[0].place, removals[-1].place
-    events: list[Event] = []
     key = removals[0].offset_key
-    for version in group.versions[key]:
-        if version.valid_from.record_offset < first.record_offset:
-            events.append(
-                Event(
-                    version.last_place,
-                    f"last commit of {key.topic_partition} before: {version.last.committed_offset}",
-                )
-            )
-    events = events[-1:]
-    before = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
-    after = [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
-    events += [step(one) for one in (*before, *after) if one.kind is not ChangeKind.DELETED]
+    before = [one for one in group.versions[key] if one.valid_from.record_offset < first.record_offset]
+    events = [
+        Event(one.last_place, f"last commit of {key.topic_partition} before: {one.last.committed_offset}")
+        for one in before[-1:]
+    ]
+    events += [step(one) for one in changes_around(group, first, last) if one.kind is not ChangeKind.DELETED]
     acts = sorted({removal.place.timestamp_ms for removal in removals})
     moments = f", in {count(len(acts), 'moment')}" if first.timestamp_ms >= 0 else ""
     events.append(Event(first, f"{count(len(removals), 'offset')} removed{moments}"))

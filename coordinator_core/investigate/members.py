@@ -20,7 +20,7 @@ from coordinator_core.history.signs import (
     storm_of,
 )
 from coordinator_core.investigate.bugs import BUGS
-from coordinator_core.investigate.model import IS_EMPTY, SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.model import IS_EMPTY, SHOWN, Case, Event, Explanation, newest_commit, step
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, tool, when
 from coordinator_core.rules.model import THRESHOLDS, Severity
@@ -220,9 +220,7 @@ def _mixed(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanat
 
 def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanation]:
     """Partitions that nobody owns, while a member that subscribes to them has nothing."""
-    idle = [
-        member for member in change.members if member.topics and member.partitions is not None and not member.partitions
-    ]
+    idle = [member for member in change.members if member.topics and member.is_idle]
     # A partition is on its way from one member to another between two epochs of a KIP-848 group, or two generations of
     # a cooperative one, of which a log may end after the first.
     quiet = elapsed(change.place.timestamp_ms, case.now_ms)
@@ -303,7 +301,7 @@ def _left_out(group: GroupHistory, rounds: Sequence[Change], change: Change, cas
 
 def _idle(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanation]:
     """Members that have nothing to do: there are too few partitions, or they were handed out unevenly."""
-    idle = [one for one in change.members if one.partitions is not None and not one.partitions]
+    idle = [one for one in change.members if one.is_idle]
     owned = change.owned
     if not idle or not owned or any(one.partitions is None for one in change.members):
         return
@@ -389,9 +387,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         f"A sink connector named {name}, also one that is created anew, starts from offsets committed before: "
         f"{starts}; the {case.told_stay(group, held)}.",
         since,
-        evidence=[
-            Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}") for key, one in held.items()
-        ][:SHOWN],
+        evidence=[newest_commit(key, one) for key, one in held.items()][:SHOWN],
         now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
     )
 

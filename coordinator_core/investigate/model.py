@@ -107,6 +107,18 @@ def step(change: Change) -> Event:
     return Event(change.place, text)
 
 
+def newest_commit(key: OffsetKey, version: Version) -> Event:
+    """The last commit of a value."""
+    return Event(version.last_place, f"{key.topic_partition}: {version.last.committed_offset}")
+
+
+def changes_around(group: GroupHistory, first: Place, last: Place) -> list[Change]:
+    """The two changes of a group before some records, and the one behind them."""
+    before = [one for one in group.changes if one.place.record_offset < first.record_offset]
+    after = [one for one in group.changes if one.place.record_offset > last.record_offset]
+    return before[-2:] + after[:1]
+
+
 def first_place(group: GroupHistory) -> Place:
     """The first record of a group that has some."""
     places = [one.place for _, one in group.all_versions()] + [one.place for one in group.changes]
@@ -183,6 +195,10 @@ class Case:
         """The log was copied no earlier, by its topics and topology (epoch ms); -1 if they do not tell."""
         captured = [known.captured_at_ms for known in (self.topics, self.topology) if known is not None]
         return max((at for at in captured if at is not None), default=-1)
+
+    def bounds(self, key: OffsetKey) -> tuple[int, int] | None:
+        """Start and end of the log of a partition, where topics tell them."""
+        return None if self.topics is None else self.topics.bounds(key.topic, key.partition)
 
     @property
     def likely_retention_ms(self) -> int:

@@ -24,6 +24,7 @@ from coordinator_core.history.takeovers import is_taken_back, takeovers_of
 from coordinator_core.investigate.backwards import explain_back
 from coordinator_core.investigate.model import OVERTAKEN, SHOWN, Case, Event, Explanation
 from coordinator_core.investigate.shifts import (
+    COPY_NOW,
     by_request,
     by_time,
     events_of,
@@ -291,7 +292,7 @@ def _after_failover(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 
 def _is_pause(move: Move, case: Case) -> bool:
     """Whether the step is no larger than what is usual in that time, and much time passed without a commit."""
-    bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
+    bounds = case.bounds(move.key)
     has_lost = bounds is not None and bounds[0] > move.before.last.committed_offset
     return not has_lost and is_pause(move)
 
@@ -365,7 +366,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
         "Look at that client's log for OFFSET_OUT_OF_RANGE, and for an OffsetFetch that failed: "
         "auto.offset.reset=latest skips to the end."
     ]
-    bounds = None if case.topics is None else case.topics.bounds(first.key.topic, first.key.partition)
+    bounds = case.bounds(first.key)
     if bounds is not None and bounds[0] > first.before.last.committed_offset:
         verdict += (
             f" The log of that partition begins at {bounds[0]} now: retention removes what the group had still to read."
@@ -397,7 +398,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanati
 
 def _is_gone(move: Move, case: Case) -> bool:
     """Whether none of the records that a step forward skipped is there any more."""
-    bounds = None if case.topics is None else case.topics.bounds(move.key.topic, move.key.partition)
+    bounds = case.bounds(move.key)
     return bounds is not None and bounds[0] >= move.after.first.committed_offset
 
 
@@ -425,7 +426,7 @@ def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
             "left behind by a deployment; give it a group id of its own.",
             "Until then a restart may begin at either of both offsets.",
         ],
-        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        capture=[COPY_NOW],
         until_ms=max(turns[-1].place.timestamp_ms for _, turns in found),
     )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator_core.durations import elapsed, span
 from coordinator_core.history.model import GroupHistory, Origin, OriginKind, PartitionHistory, Version
 from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.cutoffs import cut_off_of
 from coordinator_core.investigate.model import USUAL, Case, Event, Explanation, is_overdue
-from coordinator_core.investigate.uses import OUTSIDE
+from coordinator_core.investigate.uses import OUTSIDE, is_left_to_outsiders
 from coordinator_core.investigate.words import described, moment
+from coordinator_core.log.types import PartitionLog
 from coordinator_core.rules.model import Severity
 
 _ENDED = frozenset({"commits-end-with-coordinator", "commits-from-outside-stopped"})
@@ -19,11 +20,10 @@ _ENDED = frozenset({"commits-end-with-coordinator", "commits-from-outside-stoppe
 def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
     """Groups without members whose regular commits end long before the offsets partition does."""
     for _, group in sorted(history.groups.items()):
-        held = group.standing
         rounds = rounds_of(group)
-        if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
+        if not is_left_to_outsiders(group, rounds):
             continue
-        newest = max(held.values(), key=lambda one: one.last_place.record_offset)
+        newest = max(group.standing.values(), key=lambda one: one.last_place.record_offset)
         at = newest.last_place
         is_earlier = bool(rounds) and at.record_offset < rounds[-1].place.record_offset
         usual, quiet = newest.usual_ms, elapsed(at.timestamp_ms, history.last_ms)
@@ -34,12 +34,16 @@ def explain_outsiders(history: PartitionHistory, case: Case) -> Iterator[Explana
             yield _stopped(group, newest, newest.origin, usual, quiet, case)
 
 
-def without_stopped(found: Iterable[Explanation]) -> list[Explanation]:
-    """The explanations without those that say of a group that it is committed from outside, where others say that it
-    was, until some time."""
-    found = list(found)
-    ended = {(one.offsets_partition, one.group_id) for one in found if one.code in _ENDED}
-    return [one for one in found if one.code != OUTSIDE or (one.offsets_partition, one.group_id) not in ended]
+def without_uncertain(
+    found: Sequence[Explanation], histories: Iterable[PartitionHistory], logs: Iterable[PartitionLog]
+) -> list[Explanation]:
+    """The explanations without those that say of a group that it has no members and is committed from outside, where
+    others say that it was, until some time, or the record of its members may have gone with the start of the log."""
+    left_out = {(one.offsets_partition, one.group_id) for one in found if one.code in _ENDED}
+    for history, log in zip(histories, logs, strict=True):
+        if log.start_offset:
+            left_out |= {(log.offsets_partition, one.group_id) for one in history.groups.values() if not one.changes}
+    return [one for one in found if one.code != OUTSIDE or (one.offsets_partition, one.group_id) not in left_out]
 
 
 def _stopped(

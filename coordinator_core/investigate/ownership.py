@@ -11,7 +11,7 @@ from coordinator_core.durations import elapsed, is_or_are, span
 from coordinator_core.groups.model import ConsumerGroup, ConsumerMember, GroupState, GroupType, MemberState, OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member, PartitionHistory, Place, Version
 from coordinator_core.history.signs import name_of, pattern_of, rounds_of
-from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, newest_commit, step
 from coordinator_core.investigate.words import consumer_groups, count, described, from_file, moment, were, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.releases import Deleter
@@ -245,10 +245,7 @@ def _unsubscribed(group: GroupHistory, rounds: Sequence[Change], case: Case) -> 
             f"The {case.told_stay(group, held)}.",
             since.place.timestamp_ms,
             events=[step(one) for one in (*rounds[: rounds.index(since)][-1:], since)],
-            evidence=[
-                Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
-                for key, one in held.items()
-            ][:SHOWN],
+            evidence=[newest_commit(key, one) for key, one in held.items()][:SHOWN],
             not_this=["No consumer is stuck: none is to read that topic."],
             now=[
                 *when(

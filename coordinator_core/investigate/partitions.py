@@ -136,14 +136,9 @@ def _moved_start(history: PartitionHistory, log: PartitionLog, case: Case) -> It
         "(or had) delete in it, or somebody deleted records; committed offsets and groups before that went without a "
         f"tombstone.{'' if is_told else unsure}",
         history,
-        evidence=[]
-        if not history.batches
-        else [
-            Event(
-                Place(history.offsets_partition, history.first_offset, history.first_ms, log.segments[0].path, 0, -1),
-                f"first record, of {moment(history.first_ms)}",
-            )
-        ],
+        evidence=[Event(_first_record(history, log), f"first record, of {moment(history.first_ms)}")]
+        if history.batches
+        else [],
         not_this=[
             "It was not the cleaner: compaction keeps the newest record of each key and does not move the start."
         ],
@@ -160,24 +155,25 @@ def _moved_start(history: PartitionHistory, log: PartitionLog, case: Case) -> It
     )
 
 
+def _first_record(history: PartitionHistory, log: PartitionLog) -> Place:
+    return Place(history.offsets_partition, history.first_offset, history.first_ms, log.segments[0].path, 0, -1)
+
+
 def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
     empty = [segment for segment in log.segments[:-1] if segment.size == 0]
     if len(empty) < _SEGMENTS_EMPTY:
         return
     bug = BUGS["KAFKA-12889"]
+    hit = bug.fits(case.profile.release)
     yield _partition(
         "empty-segments",
         Severity.WARNING,
         f"Offsets partition {history.offsets_partition} has {len(empty)} empty segments of {len(log.segments)}"
-        + (f": {bug.id}." if bug.fits(case.profile.release) else "."),
+        + (f": {bug.id}." if hit else "."),
         history,
         not_this=["No offset is lost by it.", "cleanup.policy=compact,delete is no remedy: it removes live offsets."],
-        now=[
-            bug.advice
-            if bug.fits(case.profile.release)
-            else "Nothing: an older release left them, and the cleaner of this one makes none."
-        ],
-        bug=bug.id if bug.fits(case.profile.release) else None,
+        now=[bug.advice if hit else "Nothing: an older release left them, and the cleaner of this one makes none."],
+        bug=bug.id if hit else None,
     )
 
 
@@ -372,12 +368,7 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
         f"{count(len(log.segments), 'segment')}, {log.size:,} bytes, {records:,} records since "
         f"{moment(history.first_ms)}, of which {live:,} would stay. A load of its groups reads all of it.",
         history,
-        evidence=[
-            Event(
-                Place(history.offsets_partition, history.first_offset, history.first_ms, log.segments[0].path, 0, -1),
-                "first record, still there",
-            )
-        ],
+        evidence=[Event(_first_record(history, log), "first record, still there")],
         not_this=["No group is to blame: a cleaner would keep up with that rate."],
         now=[
             "Look for a dead cleaner thread in log-cleaner.log of the leader (uncleanable-partitions-count), and "

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.history.model import GroupHistory, PartitionHistory
-from coordinator_core.investigate.model import AT_END, SHOWN, Case, Event, Explanation, first_place, last_place
+from coordinator_core.investigate.model import (
+    AT_END,
+    SHOWN,
+    Case,
+    Event,
+    Explanation,
+    first_place,
+    last_place,
+    newest_commit,
+)
 from coordinator_core.investigate.words import are, count, moment, restore_plan, when
 from coordinator_core.releases import Loader
 from coordinator_core.rules.model import Severity
@@ -161,12 +170,7 @@ def _out_of_reach(
             newest.timestamp_ms,
             group.group_id,
             group.offsets_partition,
-            evidence=[
-                *(
-                    Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
-                    for key, one in sorted(held.items())[:SHOWN]
-                ),
-            ]
+            evidence=[newest_commit(key, one) for key, one in sorted(held.items())[:SHOWN]]
             or [Event(newest, "newest record of the group")],
             not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
             now=[

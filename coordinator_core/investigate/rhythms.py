@@ -8,7 +8,7 @@ from statistics import median
 
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, elapsed, span
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory
-from coordinator_core.history.signs import flapping_of, rounds_of, storm_of
+from coordinator_core.history.signs import busiest, flapping_of, rounds_of, storm_of
 from coordinator_core.investigate.fleets import new_instances_of
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
 from coordinator_core.investigate.words import count, moment
@@ -102,7 +102,7 @@ def _shares(change: Change) -> frozenset[tuple[str, frozenset[tuple[str, int]]]]
     return frozenset((member.member_id, member.partitions or frozenset()) for member in change.members)
 
 
-def _swings(rounds: Sequence[Change]) -> list[Change]:
+def _swings(rounds: Sequence[Change]) -> Sequence[Change]:
     """Rebalances at which a group was large, or small, after it had been the other; nothing if these are few.
 
     Small is half of the members that it ever had within a day, or fewer; a deployment keeps more.
@@ -121,13 +121,7 @@ def _swings(rounds: Sequence[Change]) -> list[Change]:
             was_large = is_large
         elif not size:
             return []
-    first_at = 0
-    best: list[Change] = []
-    for at, change in enumerate(turns):
-        while change.place.timestamp_ms - turns[first_at].place.timestamp_ms > DAY_MS:
-            first_at += 1
-        if at - first_at + 1 > len(best):
-            best = turns[first_at : at + 1]
+    best = busiest(turns, DAY_MS)
     took = elapsed(best[0].place.timestamp_ms, best[-1].place.timestamp_ms) if best else 0
     return best if len(best) >= _SWINGS and took >= HOUR_MS else []
 

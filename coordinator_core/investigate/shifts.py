@@ -10,9 +10,11 @@ from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Move, has_reached, read_to
-from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, Event, Explanation, changes_around, step
 from coordinator_core.investigate.words import count, from_file
 from coordinator_core.rules.model import Severity
+
+COPY_NOW = "Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."
 
 
 def by_request(moves: Iterable[Move]) -> Iterator[list[Move]]:
@@ -73,9 +75,8 @@ def who(version: Version) -> str:
 def sequence_of(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
     """Changes of the group around the moves, and the moves."""
     first, last = moves[0].after.place, moves[-1].after.place
-    around = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
-    around += [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
-    return sorted([*map(step, around), *events_of(moves)], key=lambda event: event.place.record_offset)
+    changes = map(step, changes_around(group, first, last))
+    return sorted([*changes, *events_of(moves)], key=lambda event: event.place.record_offset)
 
 
 def explanation(
@@ -100,7 +101,7 @@ def explanation(
         now=[one for one in now if first or from_file(group.group_id) not in one],
         restore={key: held.last.committed_offset for key, held in first.items()},
         ends={key: held.end.place.record_offset for key, held in first.items() if held.end is not None},
-        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        capture=[COPY_NOW],
         until_ms=max(map(_time_of, moves)),
         **more,
     )

@@ -73,8 +73,7 @@ def _not_applied(group: GroupHistory, rounds: Sequence[Change], case: Case) -> I
 
 def owns_nothing(change: Change) -> bool:
     """Whether the group has members, and each was given nothing."""
-    members = change.members
-    return bool(members) and all(one.partitions is not None and not one.partitions for one in members)
+    return bool(change.members) and all(one.is_idle for one in change.members)
 
 
 def _nothing_assigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from statistics import median_low
 
 from coordinator_core.durations import HOUR_MS, elapsed
@@ -50,13 +49,10 @@ def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explan
     for history in histories:
         for group in history.groups.values():
             birth = birth_of(group)
-            first = _first_commits(group)
-            if (
-                birth is None
-                or elapsed(history.first_ms, birth.place.timestamp_ms) < HOUR_MS
-                or not first
-                or group.bare
-            ):
+            first = sorted((key, versions[0]) for key, versions in group.versions.items() if versions)
+            if birth is None or not first or group.bare:
+                continue
+            if elapsed(history.first_ms, birth.place.timestamp_ms) < HOUR_MS:
                 continue
             if any(one.place < birth.place for _, one in first):
                 continue  # Somebody gave it offsets before it began, or a consumer without membership used its id.
@@ -89,13 +85,9 @@ def birth_of(group: GroupHistory) -> Change | None:
     return first if is_first else None
 
 
-def _first_commits(group: GroupHistory) -> list[tuple[OffsetKey, Version]]:
-    return sorted((key, versions[0]) for key, versions in group.versions.items() if versions)
-
-
 def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[OffsetKey, int]:
     """Records by offset key of ``old`` that ``new`` reads again, if it may be the same application."""
-    at, stopped = birth.place.timestamp_ms, _stopped_ms(old)
+    at, stopped = birth.place.timestamp_ms, _newest(old).last_place.timestamp_ms
     is_then = min(at, stopped) >= 0 and at - _GAP_MS <= stopped <= at + _OVERLAP_MS
     if not is_then or not _is_alike(old.group_id, new.group_id):
         return {}
@@ -108,21 +100,20 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
     return {key: records for key, records in found.items() if records > 0}
 
 
-def _stopped_ms(old: GroupHistory) -> int:
-    newest = max((versions[-1].last_place for versions in old.versions.values()), key=attrgetter("record_offset"))
-    return newest.timestamp_ms
+def _newest(group: GroupHistory) -> Version:
+    return max((versions[-1] for versions in group.versions.values()), key=lambda one: one.last_place.record_offset)
 
 
 def _has_stopped(old: GroupHistory, end_ms: int) -> bool:
     """Whether a group is quiet for longer than it usually is: one that commits by the hour, or a job, may go on."""
-    newest = max((versions[-1] for versions in old.versions.values()), key=lambda one: one.last_place)
+    newest = _newest(old)
     pauses = [
         elapsed(one.place.timestamp_ms, after.place.timestamp_ms)
         for one, after in itertools.pairwise(rounds_of(old))
         if one.kind is ChangeKind.EMPTY
     ]
     usual = max(newest.usual_ms, median_low(pauses) if pauses else 0)
-    return elapsed(_stopped_ms(old), end_ms) >= max(_OVERLAP_MS, _STEPS * usual)
+    return elapsed(newest.last_place.timestamp_ms, end_ms) >= max(_OVERLAP_MS, _STEPS * usual)
 
 
 def _is_alike(old: str, new: str) -> bool:

@@ -11,6 +11,7 @@ from coordinator_core.history.model import GroupHistory, Version
 from coordinator_core.history.signs import Rivals, name_of
 from coordinator_core.history.takeovers import Takeover, Takeovers, is_put
 from coordinator_core.investigate.model import SHOWN, Event, Explanation, step
+from coordinator_core.investigate.shifts import COPY_NOW
 from coordinator_core.investigate.words import are, count, described, from_file, moment, when
 from coordinator_core.rules.model import Severity
 
@@ -93,7 +94,7 @@ def _synced_over(group: GroupHistory, found: Sequence[Takeover], moments: Sequen
             *when(restore, f"Stop the consumers and put the group's own offsets back: {from_file(group.group_id)}"),
             f"See what stands now: {described(group, '--offsets')}",
         ],
-        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        capture=[COPY_NOW],
         restore=restore,
         until_ms=moments[-1],
     )

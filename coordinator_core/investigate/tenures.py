@@ -11,7 +11,7 @@ from coordinator_core.durations import HOUR_MS, MINUTE_MS, elapsed, span, was_or
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of
-from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, is_overdue, step
+from coordinator_core.investigate.model import SHOWN, USUAL, Event, Explanation, is_overdue, newest_commit, step
 from coordinator_core.investigate.words import count, described, moment, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import Severity
@@ -101,6 +101,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
     static = next((one for one in members if one.instance_id is not None), None)
     quiet = elapsed(at.timestamp_ms, left.timestamp_ms)
     names = " and ".join(dict.fromkeys(map(name_of, members[:SHOWN])))
+    faster = median(pace_of(one.after) / pace_of(one.last) for one in found)
     return Explanation(
         "left-long-after-last-commit",
         Severity.WARNING if quiet >= HOUR_MS else Severity.INFO,
@@ -108,7 +109,7 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
         f"{was_or_were(len(members))} a member for {span(quiet)} more, until {moment(left.timestamp_ms)}: "
         f"{count(len(found), 'partition')} stood still, {newest.key.topic_partition} at "
         f"{newest.last.last.committed_offset}, and had records waiting: whoever read on from there was "
-        f"{_faster(found):.1f} times as fast as before. What was processed in that time, if anything, is processed "
+        f"{faster:.1f} times as fast as before. What was processed in that time, if anything, is processed "
         "again.",
         at.timestamp_ms,
         events=[step(before), step(after)],
@@ -116,7 +117,10 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
         + [
             event
             for one in found[:SHOWN]
-            for event in (_event(one.key, one.last), _event(one.key, one.after, first=True))
+            for event in (
+                newest_commit(one.key, one.last),
+                Event(one.after.place, f"{one.key.topic_partition}: {one.after.first.committed_offset}"),
+            )
         ],
         not_this=[
             "No offset was lost or reset: it went on from the last commit.",
@@ -132,12 +136,3 @@ def _left_late(group: GroupHistory, found: Sequence[_Waited], before: Change, af
             f"Watch lag, not members: {described(group)}",
         ],
     )
-
-
-def _faster(found: Sequence[_Waited]) -> float:
-    return median(pace_of(one.after) / pace_of(one.last) for one in found)
-
-
-def _event(key: OffsetKey, version: Version, *, first: bool = False) -> Event:
-    place, value = (version.place, version.first) if first else (version.last_place, version.last)
-    return Event(place, f"{key.topic_partition}: {value.committed_offset}")

@@ -138,7 +138,7 @@ def _back_together(some: Sequence[Explanation], known: int, leaders: Sequence[Le
         )
         bug = BUGS["KAFKA-5600"] if BUGS["KAFKA-5600"].fits(case.profile.release) else None
         if bug is not None:
-            verdict += f" This is {bug.id} of Kafka {case.profile.release}: {bug.title[0].lower()}{bug.title[1:]}."
+            verdict += f" {bug.found_in(case.profile.release)}"
         now = [
             "Look at that broker's log of that time for 'Loading group metadata' and 'Finished loading offsets': a "
             "load that failed, ended early or overlapped an unload of the same partition (KAFKA-7447); restart it, or "

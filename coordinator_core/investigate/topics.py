@@ -13,7 +13,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
-from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, step
+from coordinator_core.investigate.model import SHOWN, Case, Event, Explanation, newest_commit, step
 from coordinator_core.investigate.words import (
     consumer_groups,
     count,
@@ -27,7 +27,7 @@ from coordinator_core.investigate.words import (
 )
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
-from coordinator_core.rules.topics import UNKNOWN, lag_between
+from coordinator_core.rules.topics import UNKNOWN, Topics, lag_between
 
 _SEVERAL = 2
 
@@ -89,16 +89,20 @@ def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
     topics = case.topics
     if topics is None:
         return
-    ids = {name: topic_id for topic_id, name in topics.names_by_id.items()}
     for key, version in group.standing.items():
         bounds = topics.bounds(key.topic, key.partition)
-        of_another = None not in (version.last.topic_id, ids.get(key.topic)) and version.last.topic_id != ids[key.topic]
-        if bounds is not None and bounds[1] != UNKNOWN and not of_another:
+        if bounds is not None and bounds[1] != UNKNOWN and not _is_of_another(key, version, topics):
             start, end = bounds
             if topics.captured_at_ms is not None and version.last.commit_timestamp_ms > topics.captured_at_ms:
                 # The partition went on after its end was noted.
                 end = max(end, version.last.committed_offset)
             yield _Held(key, version, start, end)
+
+
+def _is_of_another(key: OffsetKey, version: Version, topics: Topics) -> bool:
+    """Whether the offset was committed for another topic of that name, as ids tell."""
+    ids = version.last.topic_id, topics.id_of(key.topic)
+    return None not in ids and ids[0] != ids[1]
 
 
 def _newest_ms(held: Sequence[_Held]) -> int:
@@ -353,10 +357,7 @@ def _missing(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         + f"Tools show {'it' if len(gone) == 1 else 'them'} without an end or a lag; the "
         f"{case.told_stay(group, gone)}, and if the topic is made again, consumers begin there.",
         version.last_place.timestamp_ms,
-        evidence=[
-            Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}")
-            for key, one in sorted(gone.items())
-        ][:SHOWN],
+        evidence=[newest_commit(key, one) for key, one in sorted(gone.items())[:SHOWN]],
         not_this=["No consumer is stuck there: there is nothing to read."],
         now=[
             "Leave it: brokers refuse --delete-offsets of what they do not have (UNKNOWN_TOPIC_OR_PARTITION).",
@@ -533,12 +534,10 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
 
 def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Offsets that were committed for a topic of the same name that is gone."""
-    ids = {} if case.topics is None else {name: topic_id for topic_id, name in case.topics.names_by_id.items()}
-    old = [
-        (key, version)
-        for key, version in group.standing.items()
-        if None not in (version.last.topic_id, ids.get(key.topic)) and version.last.topic_id != ids[key.topic]
-    ]
+    topics = case.topics
+    if topics is None:
+        return
+    old = [(key, version) for key, version in group.standing.items() if _is_of_another(key, version, topics)]
     if old:
         key, version = old[0]
         yield Explanation(
@@ -546,11 +545,9 @@ def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             Severity.CRITICAL,
             f"{count(len(old), 'committed offset')} of {group.group_id} {is_or_are(len(old))} of a topic that was "
             f"deleted and made again: {key.topic_partition} at {version.last.committed_offset} of topic id "
-            f"{version.last.topic_id}; now it is {ids[key.topic]}.",
+            f"{version.last.topic_id}; now it is {topics.id_of(key.topic)}.",
             version.last_place.timestamp_ms,
-            evidence=[
-                Event(one.last_place, f"{key.topic_partition}: {one.last.committed_offset}") for key, one in old[:SHOWN]
-            ],
+            evidence=[newest_commit(key, one) for key, one in old[:SHOWN]],
             not_this=["The offset is not wrong by itself: it means nothing in the new topic."],
             now=[
                 "Stop the consumers and remove these offsets, or set them: "

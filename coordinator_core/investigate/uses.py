@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator_core.durations import HOUR_MS, MINUTE_MS, are_close, elapsed, span
 from coordinator_core.groups.model import GroupType, OffsetKey
@@ -14,7 +14,6 @@ from coordinator_core.history.model import (
     EndKind,
     GroupHistory,
     OriginKind,
-    PartitionHistory,
     Place,
     Version,
 )
@@ -25,11 +24,11 @@ from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.successors import birth_of
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
 from coordinator_core.investigate.words import consumer_groups, count, described, moment, to_datetime, tool, when
-from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
 OUTSIDE = "commits-without-members"
+_CAPTURE_TOPICS = "Capture the topics, too (regroup capture): with their ends this command says whether records wait."
 _ABORTED = 5
 _REGULAR = 3
 _AT_LEAST_TWO = 2
@@ -190,7 +189,7 @@ def _silent(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[E
         evidence=[Event(newest.last_place, "newest commit of the group")],
         not_this=[NO_REBALANCE_ENDED],
         now=[
-            "Capture the topics, too (regroup capture): with their ends this command says whether records wait.",
+            _CAPTURE_TOPICS,
             *hanging_steps(group, rounds[-1], case),
             f"If it is Stable, take a thread dump of {name_of(rounds[-1].members[0])}.",
         ],
@@ -230,7 +229,7 @@ def _silent_member(group: GroupHistory, rounds: list[Change], case: Case) -> Ite
             evidence=[Event(silent.last_place, f"newest commit of {name_of(member)}")],
             not_this=["It is no rebalance: no generation came after the last one."],
             now=[
-                "Capture the topics, too (regroup capture): with their ends this command says whether records wait.",
+                _CAPTURE_TOPICS,
                 f"Take a thread dump of {member.client_id} on {member.client_host}.",
             ],
         )
@@ -336,15 +335,20 @@ def _at_ends(group: GroupHistory, case: Case) -> bool:
 
 def _is_at_end(key: OffsetKey, version: Version, case: Case) -> bool:
     """Whether nothing is left to read of a partition, or it is not known."""
-    bounds = None if case.topics is None else case.topics.bounds(key.topic, key.partition)
+    bounds = case.bounds(key)
     return bounds is None or version.last.committed_offset >= bounds[1]
+
+
+def is_left_to_outsiders(group: GroupHistory, rounds: Sequence[Change]) -> bool:
+    """Whether the group has offsets and no members at the end of the log, and was not deleted."""
+    return bool(group.standing) and (not rounds or (not rounds[-1].members and group.changes[-1] is rounds[-1]))
 
 
 def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
     """Somebody commits for a group that has no members."""
-    held = group.standing
-    if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
+    if not is_left_to_outsiders(group, rounds):
         return
+    held = group.standing
     since = rounds[-1].place.record_offset if rounds else -1
     commits = max(
         sum(one.commits for one in versions if one.place.record_offset > since) for versions in group.versions.values()
@@ -442,21 +446,6 @@ def _share_acts(group: GroupHistory) -> Iterator[Explanation]:
                 ),
             ],
         )
-
-
-def without_cut_off(
-    found: Iterable[Explanation], histories: Iterable[PartitionHistory], logs: Iterable[PartitionLog]
-) -> list[Explanation]:
-    """The explanations without those of groups that seem to have no members, where their record may have gone with the
-    start of the log."""
-    unknown = {
-        (log.offsets_partition, group_id)
-        for history, log in zip(histories, logs, strict=True)
-        if log.start_offset
-        for group_id, group in history.groups.items()
-        if not group.changes
-    }
-    return [one for one in found if one.code != OUTSIDE or (one.offsets_partition, one.group_id) not in unknown]
 
 
 def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
