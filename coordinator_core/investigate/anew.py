@@ -10,7 +10,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, PartitionHistory, Version
 from coordinator_core.investigate.model import SHOWN, Event, Explanation
 from coordinator_core.investigate.successors import birth_of
-from coordinator_core.investigate.words import count, moment, to_datetime
+from coordinator_core.investigate.words import count, moment, reset_offsets, to_datetime
 from coordinator_core.rules.model import Severity
 
 _GROUPS = 3
@@ -62,9 +62,8 @@ def explain_anew(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]
         now=[
             "Look at the brokers' volumes (ephemeral storage, a log.dirs below /tmp, a claim that was made anew), and "
             "at the controller's log for the creation of __consumer_offsets at that time.",
-            "Set groups back by time, their consumers stopped: kafka-consumer-groups.sh --bootstrap-server HOST:9092 "
-            f"--group GROUP --reset-offsets --all-topics {' '.join(to_datetime(begin_ms))} --dry-run (then with "
-            "--execute)",
+            "Set groups back by time, their consumers stopped: "
+            + reset_offsets("GROUP", "--all-topics", *to_datetime(begin_ms)),
             "Search for a copy: a snapshot of a volume, or another replica's directory, which regroup restore plan "
             "reads.",
         ],

@@ -10,7 +10,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, GroupHistory, Member, Place, Version
 from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import USUAL, Event, Explanation, is_overdue, step
-from coordinator_core.investigate.words import consumer_groups, count, moment, records
+from coordinator_core.investigate.words import count, moment, records, reset_offsets
 from coordinator_core.rules.model import Severity
 
 _STARTS = 3
@@ -98,9 +98,7 @@ def _explained(group: GroupHistory, found: Sequence[_Passed]) -> Explanation:
         now=[
             f"Read the record itself: {records(one.key, one.value, committed - one.value)}",
             "To process it, stop the consumers and set the partition back: "
-            + consumer_groups(
-                group.group_id, "--reset-offsets", "--topic", topic, "--to-offset", str(one.value), "--execute"
-            ),
+            + reset_offsets(group.group_id, "--topic", topic, "--to-offset", one.value),
             "Set enable.auto.commit=false and commit after the work is done; or end the process without close() when a "
             "record fails.",
         ],

@@ -22,6 +22,7 @@ from coordinator_core.investigate.words import (
     moment,
     of_topics,
     records,
+    reset_offsets,
     were,
     when,
 )
@@ -132,7 +133,7 @@ def _below_start(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explana
         ],
         now=[
             "Commit the log start, so that lag is counted from there (the group must have no members): "
-            + consumer_groups(group.group_id, "--reset-offsets", "--to-earliest", *of_topics(below), "--execute"),
+            + reset_offsets(group.group_id, "--to-earliest", *of_topics(below)),
             "If the records were needed: raise retention.ms of the topic above the longest time that the group is "
             "stopped.",
         ],
@@ -158,7 +159,7 @@ def _one_too_many(group: GroupHistory, held: Sequence[_Held]) -> Explanation:
         now=[
             "Commit the offset of the last record plus one, or position() as it is, which is that already.",
             "Until then each rebalance skips a record; go one back while the consumers are stopped: "
-            + consumer_groups(group.group_id, "--reset-offsets", "--shift-by", "-1", "--all-topics", "--execute"),
+            + reset_offsets(group.group_id, "--shift-by", -1, "--all-topics"),
         ],
         restore={one.key: one.end for one in held},
     )

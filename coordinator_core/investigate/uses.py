@@ -23,7 +23,7 @@ from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explan
 from coordinator_core.investigate.subscriptions import owns_nothing
 from coordinator_core.investigate.successors import birth_of
 from coordinator_core.investigate.tenures import POLL_LIMIT_REMEDY, told_by_poll_limit
-from coordinator_core.investigate.words import consumer_groups, count, described, moment, to_datetime, tool, when
+from coordinator_core.investigate.words import count, described, moment, reset_offsets, to_datetime, tool, when
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.rules.model import THRESHOLDS, Severity
 
@@ -323,7 +323,7 @@ def _topics_changed(group: GroupHistory, rounds: list[Change], newest: Place) ->
 def _past(key: OffsetKey) -> str:
     """The command that passes one record of a partition."""
     topic = f"{key.topic}:{key.partition}"
-    return consumer_groups(key.group_id, "--reset-offsets", "--shift-by", "1", "--topic", topic, "--execute")
+    return reset_offsets(key.group_id, "--shift-by", 1, "--topic", topic)
 
 
 def _at_ends(group: GroupHistory, case: Case) -> bool:
@@ -439,10 +439,10 @@ def _share_acts(group: GroupHistory) -> Iterator[Explanation]:
                 f"See where it is: {tool('kafka-share-groups', '--describe', '--offsets', '--group', group.group_id)}",
                 "Ask who ran kafka-share-groups.sh --reset-offsets or --delete-offsets at that time.",
                 "To set it by time, its members stopped: "
-                + tool(
-                    *("kafka-share-groups", "--reset-offsets", "--group", group.group_id, "--topic", act.topics[0]),
-                    *to_datetime(at.timestamp_ms),
-                    "--execute",
+                + reset_offsets(
+                    group.group_id,
+                    *("--topic", act.topics[0], *to_datetime(at.timestamp_ms)),
+                    name="kafka-share-groups",
                 ),
             ],
         )

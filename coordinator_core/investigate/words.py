@@ -96,9 +96,14 @@ def records(key: OffsetKey, offset: int, number: int, *arguments: object) -> str
     return tool("kafka-console-consumer", *where, "--max-messages", number, *arguments)
 
 
+def reset_offsets(group_id: str, *how: object, name: str = "kafka-consumer-groups") -> str:
+    """The command that sets committed offsets, shown before it is done; the group must have no members."""
+    return f"{tool(name, '--group', group_id, '--reset-offsets', *how, '--dry-run')} (then with --execute)"
+
+
 def from_file(group_id: str) -> str:
-    """The command that puts committed offsets back; the group must have no members."""
-    return consumer_groups(group_id, "--reset-offsets", "--from-file", "offsets.csv", "--execute")
+    """The command that puts committed offsets back."""
+    return reset_offsets(group_id, "--from-file", "offsets.csv")
 
 
 def by_rest(group_id: str) -> list[str]:

@@ -777,7 +777,7 @@ INCIDENTS = (
         below_start,
         "committed-below-log-start",
         ("2 committed", "orders-0 at 5090", "begins at 9000000", "real lag there is 0"),
-        "--to-earliest --topic orders:0,1 --execute",
+        "--to-earliest --topic orders:0,1 --dry-run (then with --execute)",
         37,
     ),
     Incident(
