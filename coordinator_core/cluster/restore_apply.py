@@ -133,7 +133,8 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     ``events`` are those of an apply that was cut off: records of the request may be written already.
     """
     if plan.cluster_id != client.cluster_id:
-        return [Refusal(f"the plan is for cluster {plan.cluster_id}, this is {client.cluster_id}")]
+        told = f"cluster {plan.cluster_id}, this is {client.cluster_id}"
+        return [Refusal(f"the plan is for {told if plan.cluster_id else 'a state of no known cluster (--against)'}")]
     if (obstacle := plan.obstacle()) is not None:
         return [Refusal(obstacle)]
     writing = plan.writing()
@@ -164,7 +165,8 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
             is_written = value_of(held) == value_of(row.after)
             how = "as planned; go on with the --output of an apply that has begun it, or " if is_written else ""
-            yield Refusal(f"the plan is stale: {_name(row)}: {_now(held)}{', ' if is_written else '; '}{how}plan again")
+            now_is = f"{_now(held, row.before)}{', ' if is_written else '; '}"
+            yield Refusal(f"the plan is stale: {_name(row)}: {now_is}{how}plan again")
     if group.is_deleted:
         planned = {(row.topic, row.partition) for row in group.writes()}
         for topic, partition in sorted(now.offsets.keys() - planned):
@@ -181,7 +183,8 @@ def _changes_of(group: GroupPlan, now: TargetGroup, *, is_all: bool) -> Iterator
     for row in group.writes():
         held = now.offsets.get((row.topic, row.partition))
         if value_of(held) != value_of(row.after) and (is_all or value_of(held) == value_of(row.before)):
-            yield Refusal(f"{_name(row)}: written before, and changed since: {_now(held)}; use another --output")
+            found = _now(held, row.after)
+            yield Refusal(f"{_name(row)}: written before, and changed since: {found}; use another --output")
 
 
 def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, TargetGroup]) -> Iterator[Refusal]:
@@ -219,7 +222,10 @@ def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, Ta
         yield Refusal(f"the plan is stale: {_name(row)}: {why}; plan again")
 
 
-def _now(held: Position | None) -> str:
+def _now(held: Position | None, before: Position | None) -> str:
+    """What is committed now, in place of ``before``."""
+    if held is not None and before is not None and held.value[:2] == before.value[:2]:
+        return f"offset {held.offset} has other metadata now"
     found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
     return f"{found} committed now"
 

@@ -91,6 +91,34 @@ def test_in_the_directory_of_a_refused_apply_nothing_was_applied(tmp_path: Path)
             read_apply(str(wanted))
 
 
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ((2, 3, ""), "offset 2 (leader epoch 3) is committed now; plan again"),
+        ((1, -1, "another"), "offset 1 has other metadata now; plan again"),
+        (None, "nothing is committed now; plan again"),
+        ((5, -1, ""), "offset 5 (leader epoch -1) is committed now, as planned; go on with"),
+    ],
+)
+def test_a_stale_plan_says_what_differs(tmp_path: Path, held: tuple[int, int, str] | None, said: str) -> None:
+    client = cluster("g")
+    plan, _ = read_plan(restored(client, tmp_path / "plan.json", {"g": 5}))
+    client.groups["g"] = {} if held is None else {KEY: held}
+    (found,) = refusals(client, plan)
+    assert found.text.startswith(f"the plan is stale: group 'g', orders-0: {said}")
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "said"),
+    [("other", "cluster other, this is cluster"), (None, "a state of no known cluster (--against)")],
+)
+def test_a_plan_for_another_cluster_or_a_state_is_refused(tmp_path: Path, cluster_id: str | None, said: str) -> None:
+    client = cluster("g")
+    plan, _ = read_plan(restored(client, tmp_path / "plan.json", {"g": 5}))
+    (found,) = refusals(client, replace(plan, cluster_id=cluster_id))
+    assert found.text == f"the plan is for {said}"
+
+
 def test_an_apply_is_verified_by_its_journal_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
