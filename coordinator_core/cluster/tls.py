@@ -72,6 +72,8 @@ def _limit_versions(context: ssl.SSLContext, names: str) -> None:
 def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     inline = properties.get("ssl.truststore.certificates")
     location = properties.get("ssl.truststore.location")
+    if inline is not None and location is not None:
+        raise UsageError("ssl.truststore.location and ssl.truststore.certificates exclude each other")
     if inline is None and location is None:
         context.load_default_certs()
         return
@@ -98,6 +100,8 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """Our own certificate, when there is a keystore."""
     chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
     location = properties.get("ssl.keystore.location")
+    if location is not None and (chain is not None or key is not None):
+        raise UsageError("ssl.keystore.location and ssl.keystore.key exclude each other")
     if location is not None:
         name = "ssl.keystore.location"
         data = _store(name, location)

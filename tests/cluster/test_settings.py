@@ -125,6 +125,15 @@ def test_other_jaas_is_refused_without_being_shown(text: str) -> None:
         ),
         ({"security.protocol": "SSL", "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols: expected"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/no/such/file"}, "No such file"),
+        # Kafka's clients refuse both, too.
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "f", "ssl.truststore.certificates": "c"},
+            "ssl.truststore.location and ssl.truststore.certificates exclude each other",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "f", "ssl.keystore.key": "k"},
+            "ssl.keystore.location and ssl.keystore.key exclude each other",
+        ),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "expected https"),
         ({"default.api.timeout.ms": "soon"}, "default.api.timeout.ms: expected milliseconds"),
     ],
