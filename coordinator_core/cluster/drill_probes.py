@@ -321,12 +321,19 @@ class _State:
 
 
 def delete_groups(client: Client, group_ids: Sequence[str], leaders: dict[str, int]) -> dict[str, str]:
-    """Deletes groups at their coordinators (``leaders``); the error of each that is left."""
+    """Deletes groups at their coordinators (``leaders``); the error of each that is left.
+
+    A broker that gives no answer is not asked again: each group would wait for it.
+    """
     left: dict[str, str] = {}
+    silent: dict[int, str] = {}
     for group_id in group_ids:
         broker = leaders.get(group_id, -1)
         if broker < 0:
             left[group_id] = Errors.COORDINATOR_NOT_AVAILABLE.name
+            continue
+        if broker in silent:
+            left[group_id] = silent[broker]
             continue
         try:
             answer = client.ask(
@@ -336,7 +343,7 @@ def delete_groups(client: Client, group_ids: Sequence[str], leaders: dict[str, i
                 broker,
             )
         except ClusterError as error:
-            left[group_id] = str(error)
+            left[group_id] = silent[broker] = str(error)
             continue
         code = answer.results[0].error_code
         if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):

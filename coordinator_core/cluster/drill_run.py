@@ -24,7 +24,7 @@ from coordinator_core.cluster.drill_commands import (
 )
 from coordinator_core.cluster.drill_probes import Canaries
 from coordinator_core.cluster.drill_restore import clean_up, recover_cluster
-from coordinator_core.cluster.drill_states import REBALANCING, committed, note_states
+from coordinator_core.cluster.drill_states import committed, note_states, rebalancing
 from coordinator_core.cluster.drill_tail import Pin, gained, pins
 from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.settings import ClientSettings
@@ -220,9 +220,8 @@ class _Drill:
             {number: pin.end_offset for number, pin in self._pins.items()},
             expected=[group.group_id for group in self._prediction.groups],
         )
-        moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
-        if moving:
-            raise DrillError(f"{len(moving)} groups are rebalancing, the first is {moving[0]!r}")
+        if (moving := rebalancing(groups)) is not None:
+            raise DrillError(moving)
         self._log_positions = {broker: path.stat().st_size for broker, path in self._options.server_logs.items()}
         self._watch = Watch(self._probes, self._info, committed(groups), self._note, self._options.interval_seconds)
         self._watch.start()

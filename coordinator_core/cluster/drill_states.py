@@ -15,6 +15,7 @@ from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, ask_groups
 from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.drill.model import ServedGroup
+from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import REBALANCE_STATES, GroupState
 from coordinator_core.jsontext import to_json
@@ -97,6 +98,15 @@ def note_states(
             start_offsets=starts.get(group["group_id"]),
         )
     return groups
+
+
+def rebalancing(groups: Iterable[Json]) -> str | None:
+    """Which of the groups rebalance, in words; ``None`` for none."""
+    moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
+    if not moving:
+        return None
+    first = f", the first is {moving[0]!r}" if len(moving) > 1 else f": {moving[0]!r}"
+    return f"{numbered(len(moving), 'group')} {is_or_are(len(moving))} rebalancing{first}"
 
 
 def committed(groups: Iterable[Json]) -> dict[str, dict[tuple[str, int], int]]:

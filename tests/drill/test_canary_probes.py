@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries
+from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries, delete_groups
+from coordinator_core.cluster.drill_states import rebalancing
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.drill.canaries import Canary, canaries
 
@@ -86,3 +87,30 @@ def test_a_loss_behind_a_commit_that_was_given_up_is_one() -> None:
     for _ in range(SERVED_ROUNDS):
         state.round()
     assert said == ["backwards"]
+
+
+def test_a_broker_that_gives_no_answer_is_asked_for_one_group_alone() -> None:
+    """Each group would wait for it as long as the client is patient."""
+    asked: list[int | None] = []
+
+    def ask(make: Callable[[], Any], broker: int | None = None) -> Any:
+        asked.append(broker)
+        if broker == 1:
+            raise ClusterError("broker 1 gives no answer")
+        return SimpleNamespace(results=[SimpleNamespace(error_code=0)])
+
+    client: Any = SimpleNamespace(ask=ask)
+    left = delete_groups(client, ["a", "b", "c", "d"], {"a": 1, "b": 2, "c": 1})
+    no_answer = "broker 1 gives no answer"
+    assert left == {"a": no_answer, "c": no_answer, "d": "COORDINATOR_NOT_AVAILABLE"}
+    assert asked == [1, 2]
+
+
+def test_groups_that_rebalance_are_counted_and_named() -> None:
+    def groups(*states: str) -> list[dict[str, Any]]:
+        return [{"group_id": f"g{number}", "state": state} for number, state in enumerate(states)]
+
+    assert rebalancing(groups("Stable", "Empty")) is None
+    assert rebalancing(groups("Stable", "Assigning")) == "1 group is rebalancing: 'g1'"
+    several = "2 groups are rebalancing, the first is 'g0'"
+    assert rebalancing(groups("PreparingRebalance", "Reconciling")) == several
