@@ -24,7 +24,7 @@ from coordinator_core.cli.options import (
     write_lines,
 )
 from coordinator_core.cli.output import write
-from coordinator_core.cli.outputs import refuse_other_file
+from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.durations import clock_ms
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -215,6 +215,10 @@ def plan_command(
         raise UsageError("--topics goes with --against: a cluster has its own")
     if output is not None:
         refuse_other_file(output, PLAN_BEGINS, "plan")
+    if capture_directory is not None:
+        # It would bring the source up to now: with all that is to be put back gone.
+        above = [storage.split(path)[0] for path in paths]
+        refuse_read(capture_directory, [*paths, *above, *(storage.split(path)[0] for path in above)])
     by_file = bool(of_file) and not groups and not all_groups
     wanted, source = _wanted(paths, from_file, point, tuple(of_file) if by_file else groups, options)
     named = None if all_groups and wanted is None else groups

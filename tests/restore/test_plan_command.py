@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
+from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.restore.selection import Move, Scenario
 from tests.cases import CORPUS
 from tests.history.incidents import INCIDENTS, Incident
@@ -385,10 +386,13 @@ def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.Ca
         (["LOG", "--group", "other", "--against", "LOG", "--capture", "DIR"], "go with --bootstrap-server"),
         (["LOG", "--group", "other", "--against", "LOG", "--command-config", "FILE"], "go with --bootstrap-server"),
         (["LOG", "--group", "other", "--bootstrap-server", "localhost:1", "--topics", "FILE"], "goes with --against"),
+        (["LOG", "--group", "g", "--bootstrap-server", "localhost:1", "--capture", "LOG"], "is read by this command"),
+        (["PART", "--group", "g", "--bootstrap-server", "localhost:1", "--capture", "LOG"], "is read by this command"),
     ],
 )
 def test_what_is_refused(log: Path, arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    given = [str(log) if word == "LOG" else word for word in arguments]
+    places = {"LOG": str(log), "PART": str(log / f"{OFFSETS_TOPIC}-0")}
+    given = [places.get(word, word) for word in arguments]
     assert run(["restore", "plan", *given]) == ExitCode.USAGE
     printed = capfd.readouterr()
     assert printed.out == ""
