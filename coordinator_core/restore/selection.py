@@ -11,7 +11,7 @@ from enum import StrEnum
 from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.investigate.words import moment
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import Target, in_scope
@@ -150,15 +150,15 @@ def moved(
                 if not -INT64_END <= offset < INT64_END:
                     raise UsageError(f"{_name(key)}: {held.offset} and {scenario.number} are no offset")
             case Move.TO_CURRENT:
-                offset = _known(log.end, key) if held is None else held.offset
+                offset = _known(log.end, key, target) if held is None else held.offset
             case Move.TO_EARLIEST:
-                offset = _known(log.start, key)
+                offset = _known(log.start, key, target)
             case Move.TO_LATEST:
-                offset = _known(log.end, key)
+                offset = _known(log.end, key, target)
             case Move.TO_DATETIME | Move.BY_DURATION:
                 offset = at_time.get(key[1:], UNKNOWN)
                 if offset == UNKNOWN:
-                    offset = _known(log.end, key)
+                    offset = _known(log.end, key, target)
                     said = f"{key.topic}-{key.partition} has no record at or after that time: its end is taken"
                     warnings[key.group_id].append(said)
         topic = None if target.topics is None else target.topics.get(key.topic)
@@ -169,10 +169,18 @@ def moved(
     return Wanted(positions, warnings={group_id: tuple(said) for group_id, said in warnings.items()})
 
 
-def _known(offset: int, key: OffsetKey) -> int:
-    if offset == UNKNOWN:
-        raise UsageError(f"{_name(key)}: the start and end of the topic's partition are not known")
-    return offset
+def _known(offset: int, key: OffsetKey, target: Target) -> int:
+    """A start or end of the topic's partition. Raises ``UsageError`` where it is not known, and says why."""
+    if offset != UNKNOWN:
+        return offset
+    why = "the start and end of the topic's partition are not known"
+    if target.topics is not None:
+        topic = target.topics.get(key.topic)
+        if topic is None:
+            why = f"the target has no topic {key.topic}"
+        elif key.partition not in topic.partitions:
+            why = f"topic {key.topic} has {count(len(topic.partitions), 'partition')}"
+    raise UsageError(f"{_name(key)}: {why}")
 
 
 def _name(key: OffsetKey) -> str:

@@ -437,6 +437,21 @@ def test_scenarios(scenario: Scenario, offset: int, epoch: int) -> None:
     assert [(place.offset, place.leader_epoch) for place in found.positions.values()] == [(offset, epoch)]
 
 
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ({}, "the target has no topic orders"),
+        ({"orders": TargetTopic(None, {1: LOG})}, "topic orders has 1 partition"),
+        ({"orders": TargetTopic(None, {0: LogRange()})}, "the start and end of the topic's partition are not known"),
+        (None, "the start and end of the topic's partition are not known"),
+    ],
+)
+@pytest.mark.parametrize("move", [Move.TO_LATEST, Move.TO_EARLIEST, Move.TO_DATETIME])
+def test_why_an_end_is_not_known(move: Move, topics: Mapping[str, TargetTopic] | None, said: str) -> None:
+    with pytest.raises(UsageError, match=f"^group 'g', orders-0: {said}$"):
+        moved({KEY: HELD}, Scenario(move, 1), replace(target(), topics=topics), {})
+
+
 @pytest.mark.parametrize("step", [10**23, -(10**23), (1 << 63) - 1])
 def test_a_step_beyond_what_an_offset_can_be(step: int) -> None:
     with pytest.raises(UsageError, match=f"group 'g', orders-0: 150 and {step} are no offset"):
