@@ -135,6 +135,9 @@ def predict_command(
         refuse_other_file(output, _BEGINS, "prediction")
     topology = load_topology(topology_file)
     if active_controller is not None:
+        if topology.voters and active_controller not in topology.voters:
+            known = ", ".join(map(str, topology.voters))
+            raise UsageError(f"--active-controller {active_controller}: the topology has the controllers {known}")
         topology = replace(topology, active_controller_id=active_controller)
     wanted = _scenario(scenario)
     profile, logs, run_cluster, cluster_id = _logs(paths, brokers, topology, options)

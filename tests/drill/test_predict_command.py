@@ -10,6 +10,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.drill.model import Prediction
+from coordinator_core.errors import ExitCode
 from tests.cases import CORPUS
 
 CASE = CORPUS / "k431-cluster"
@@ -231,3 +232,13 @@ def test_what_cannot_be_predicted_is_refused(
 ) -> None:
     assert run([*COMMON, *options]) == 2
     assert said in capfdbinary.readouterr().err.decode()
+
+
+def test_the_active_controller_is_one_of_the_topology(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Another one would not be lost, whichever brokers are."""
+    topology = tmp_path / "topology.json"
+    topology.write_text(json.dumps(json.loads(Path(BEFORE).read_text()) | {"voters": [1, 2, 3]}))
+    words = [*COMMON, "--topology", str(topology), "--scenario", "lose-brokers=1", *KILLED, "--active-controller"]
+    assert run([*words, "4"]) == ExitCode.USAGE
+    assert "--active-controller 4: the topology has the controllers 1, 2, 3" in capfd.readouterr().err
+    assert run([*words, "3"]) in (ExitCode.CLEAN, ExitCode.FINDINGS)
