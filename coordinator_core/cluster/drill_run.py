@@ -76,12 +76,16 @@ def observe(
     output = str(output)
     storage.make_directory(output)
     path = storage.join(output, JOURNAL)
+    timeout_ms = round(options.probe_timeout_seconds * 1000)
     probing = replace(
         settings,
         api_timeout_seconds=options.probe_timeout_seconds,
         client={
             **settings.client,
-            "request_timeout_ms": round(options.probe_timeout_seconds * 1000),
+            "request_timeout_ms": timeout_ms,
+            # Else 10 s, and up to 30 s after several failures: a broker that stands still takes connections.
+            "socket_connection_setup_timeout_ms": timeout_ms,
+            "socket_connection_setup_timeout_max_ms": timeout_ms,
             # The queue has room for the probes of all partitions.
             "max_in_flight_requests_per_connection": 1 << 20,
         },

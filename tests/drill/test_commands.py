@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.cli.drill_observe import observe_command
+from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import (
     Ended,
     InterruptedDrillError,
@@ -26,7 +29,8 @@ from coordinator_core.cluster.drill_commands import (
 )
 from coordinator_core.cluster.drill_recover import recover
 from coordinator_core.cluster.drill_run import DrillOptions, observe
-from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.settings import ClientSettings, client_settings
 from coordinator_core.drill.events import Outcome
 from coordinator_core.errors import ExitCode, UsageError
 from tests.drill.test_model import PREDICTION
@@ -126,3 +130,21 @@ def test_the_prediction_of_another_cluster_breaks_nothing(tmp_path: Path, monkey
         observe(settings, replace(PREDICTION, cluster_id="another"), tmp_path, options)
     assert not fault.exists()
     assert (tmp_path / "journal.jsonl").read_bytes() == b""
+
+
+def test_probes_of_a_broker_that_stands_still_end_in_time(tmp_path: Path) -> None:
+    """The kernel takes their connections, and nobody answers on them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = "{}:{}".format(*listener.getsockname())
+        made: list[ClientSettings] = []
+
+        def client(settings: ClientSettings) -> Any:
+            made.append(settings)
+            # The one of the drill itself is not looked at.
+            return nullcontext(SimpleNamespace(cluster_id=None)) if len(made) == 1 else Client(settings)
+
+        options = DrillOptions(recover_command="true", fault_command="true", probe_timeout_seconds=0.1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("coordinator_core.cluster.drill_run.Client", client)
+            with pytest.raises(ClusterError, match=r"Request timed out after [0-9]{1,3} ms"):
+                observe(client_settings(server, {}), PREDICTION, tmp_path, options)
