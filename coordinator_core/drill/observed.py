@@ -201,6 +201,9 @@ def _outage(probes: Sequence[Event], fault_at: int | None, until: int) -> Band:
     last_served, first_failed, last_failed = fault_at, None, None
     for event in probes:
         service, at = _service(event), event["at_ms"]
+        if service not in (None, Service.SERVED) and at < fault_at < at + event["latency_ms"]:
+            # It was under way when the fault came, and got no answer for it.
+            at = fault_at
         if service is None or at < fault_at or at > until:
             continue
         if service is not Service.SERVED:

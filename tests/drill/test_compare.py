@@ -294,6 +294,22 @@ def test_outage_and_stretches() -> None:
     assert (one.slowest_commit_ms, one.canary_commits) == (900.0, 1)
 
 
+def test_a_probe_under_way_when_the_fault_came_counts() -> None:
+    """Its request went before the fault, and the next one is served again."""
+    before, after = (
+        [event for event in journal() if event["event"] != "probe" and (event["at_ms"] <= FAULT) is early]
+        for early in (True, False)
+    )
+    probe = {"event": "probe", "offsets_partition": 0, "api": "OffsetFetch", "broker": 1, "detail": None}
+    unanswered = probe | {"at_ms": FAULT - 10, "answer": "DISCONNECTED", "latency_ms": 5000.0}
+    served = probe | {"at_ms": FAULT + 5500, "answer": "NONE", "latency_ms": 2.0}
+    (seen,) = observed([*before, unanswered, *after, served]).partitions
+    assert seen.outage_ms == Band(0, 5500)
+    # One that had its answer before the fault says nothing of it.
+    (seen,) = observed([*before, unanswered | {"latency_ms": 9.0}, *after, served]).partitions
+    assert seen.outage_ms == Band(0, 0)
+
+
 @pytest.mark.parametrize(
     ("until", "headline"),
     [
