@@ -121,6 +121,9 @@ def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = 
         if not line.endswith(b"\n"):
             break
         events.append(_event(line, str(path), position, shapes))
+        if events[0]["event"] != first_event:
+            # One of another kind, a restore's for a drill's, has events of the same names.
+            break
         position += len(line)
     first: Event = events[0] if events else {}
     if first.get("event") != first_event:

@@ -152,6 +152,10 @@ def test_what_is_no_journal(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(DamagedInputError, match="begins with the event drill"):
         read_journal(path)
+    # That of a restore has a verdict of its own.
+    path.write_text('{"at_ms": 1, "event": "restore", "journal_version": 1}\n{"at_ms": 2, "event": "verdict"}\n')
+    with pytest.raises(DamagedInputError, match="begins with the event drill"):
+        read_journal(path, shapes=COMPARED)
     path.write_text('{"at_ms": 1, "event": "drill", "journal_version": 2}\n')
     with pytest.raises(UsageError, match="version 2"):
         read_journal(path)
