@@ -21,7 +21,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import note_inferred, open_snapshot, warn_about_damage
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -133,6 +133,7 @@ def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], rep
             command += [option, str(value)]
     document = run_spark_app("compact", replaying.master, command, done=(ExitCode.CLEAN,))
     warn_about_snapshot(find_snapshot(paths))
+    note_inferred(replaying, document["profile"], is_told=any(row["input_records"] for row in document["partitions"]))
     return document
 
 

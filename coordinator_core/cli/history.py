@@ -15,6 +15,7 @@ from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.source import (
     found_beside,
+    note_inferred,
     open_log,
     profile_of,
     warn_about_damage,
@@ -69,7 +70,10 @@ def history_command(
         on_damage, run = options.on_damage, open_run(paths[0]) if is_one_run(paths) else None
         if run is not None:
             on_damage = run.on_damage(on_damage)
-        warn_about_snapshot(find_snapshot(paths) if run is None else pin_of_run(run).snapshot)
+        snapshot = find_snapshot(paths) if run is None else pin_of_run(run).snapshot
+        warn_about_snapshot(snapshot)
+        if run is None:
+            note_inferred(options, told["profile"], is_told=any(segment.size for segment in snapshot.segments))
         warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
         if groups:
             warn_about_absent(set(groups) - _with_rows(told["history"]))

@@ -61,9 +61,10 @@ def replay_command(
         from coordinator_core.runs.publish import promote
 
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
-    if result["damage"]:
-        from coordinator_core.cli.source import warn_about_published
+    from coordinator_core.cli.source import note_inferred, warn_about_published
 
+    note_inferred(options, result["profile"], is_told=result["rows"]["record_counts"] > 0)
+    if result["damage"]:
         warn_about_published(place.path, options.on_damage)
     write_result(output_format, result, _text(result))
     if result["load_failures"]:

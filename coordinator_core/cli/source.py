@@ -92,6 +92,8 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
             publish_with_spark(paths, place, options)
         else:
             publish_locally(paths, place, options)
+        run = open_run(place.path)
+        note_inferred(options, run.profile, is_told=run.rows("record_counts") > 0)
         warn_about_published(place.path, options.on_damage)
         yield place.path
 
@@ -160,10 +162,14 @@ def profile_of(snapshot: Snapshot, options: ReplayOptions) -> Profile:
         from coordinator_core.fold.inference import inferred_profile
 
         profile, is_told = inferred_profile(snapshot.partitions)
-        note(
-            f"regroup: profile {profile.label}, {'told from the records' if is_told else 'assumed: no record tells it'}"
-        )
+        note_inferred(options, profile.label, is_told=is_told)
     return profile
+
+
+def note_inferred(options: ReplayOptions, label: str, *, is_told: bool) -> None:
+    """Say by which rules a snapshot was read, where none were asked for."""
+    if options.profile is None:
+        note(f"regroup: profile {label}, {'told from the records' if is_told else 'assumed: no record tells it'}")
 
 
 def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:

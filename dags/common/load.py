@@ -152,7 +152,8 @@ def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, f
     inputs, damage = manifest["inputs"], manifest["damage"]
     size = sum(entry["bytes"] for entry in inputs)
     segments, damaged = numbered(len(inputs), "segment"), numbered(len(damage), "place")
-    chosen = "told from the records" if manifest["profile_inferred"] else "as asked"
+    inferred = "told from the records" if rows["record_counts"] else "assumed: no record tells it"
+    chosen = inferred if manifest["profile_inferred"] else "as asked"
     facts = [
         ("run", run),
         ("cluster", f"{manifest['cluster']}, window {manifest['window']}"),

@@ -520,17 +520,19 @@ def test_a_log_without_a_record_is_told_as_that(
     ):
         code, _, err = outcome([words[0], str(log), *words[1:]], capfd)
         assert (code, err.count(warning)) == (0, 1), err
+        assert ("assumed: no record tells it" in err) is (words[0] != "verify")
         assert "told from the records" not in err
     told: dict[str, dict[str, Any]] = {
         "replay": {"rows": {"record_counts": 0}, "load_failures": 0, "damage": 0},
         "history": {"rows": 0, "damage": [], "history": "out", "hash": None},
     }
     for module in (history, spark_app):
-        monkeypatch.setattr(module, "run_spark_app", lambda app, *_: told[app])
+        monkeypatch.setattr(module, "run_spark_app", lambda app, *_: {**told[app], "profile": "J3 (4.3.1)"})
     for words in (["replay", "--cluster", "c"], ["history"]):
         arguments = [words[0], str(log), *words[1:], "--output", str(tmp_path / "out"), "--engine", "spark"]
         code, _, err = outcome(arguments, capfd)
         assert (code, err.count(warning)) == (0, 1), err
+        assert "regroup: profile J3 (4.3.1), assumed: no record tells it\n" in err
     assert outcome(["investigate", str(log)], capfd)[1].startswith("This log holds no group.\n")
     assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
     write_segment(log, b"".join(History().commit(1).batches))
@@ -556,6 +558,7 @@ def test_damage_that_was_read_past_is_told_by_either_engine(
     more = ["--output", str(tmp_path / "out"), "--cluster", "c"] if command == "replay" else []
     code, _, err = outcome([command, str(log), *more, "--partial", "--engine", engine], capfd)
     assert code == 0
+    assert err.count("regroup: profile J3 (4.3.1, new coordinator), told from the records\n") == 1
     assert err.count("bad_crc") == 1
     assert "the input is damaged; it was read as a restarting broker would, and the result is partial" in err
 
@@ -568,10 +571,10 @@ def test_segments_that_are_not_read_are_told_by_either_engine(
     told: dict[str, dict[str, Any]] = {
         "replay": {"rows": {"record_counts": 1}, "load_failures": 0, "damage": 0},
         "history": {"rows": 1, "damage": [], "history": "out", "hash": None},
-        "compact": {"damage": [], "partitions": []},
+        "compact": {"damage": [], "partitions": [{"input_records": 1, "expiry_failure": None}]},
     }
     for module in (compact, history, spark_app):
-        monkeypatch.setattr(module, "run_spark_app", lambda app, *_, **__: told[app])
+        monkeypatch.setattr(module, "run_spark_app", lambda app, *_, **__: {**told[app], "profile": "J3 (4.3.1)"})
     log = tmp_path / "log"
     log.mkdir()
     write_segment(log, b"".join(History().commit(1).batches))
@@ -581,6 +584,7 @@ def test_segments_that_are_not_read_are_told_by_either_engine(
     code, _, err = outcome([command, str(log), "--output", str(tmp_path / "o"), "--engine", engine, *more], capfd)
     assert code == 0
     assert err.count(f"regroup: warning: compressed segments are not read (1, such as {packed}): unpack them\n") == 1
+    assert err.count(", told from the records\n") == 1
 
 
 @pytest.mark.parametrize("command", ["describe", "list"])

@@ -18,6 +18,7 @@ from dags.common.attempts import attempt_id, now_ms, window_key
 from dags.common.clusters import Cluster
 from dags.common.load import replay_rules, summary_lines
 from tests.cases import case
+from tests.log.builders import write_partition
 
 RUN_AFTER = datetime(2026, 3, 4, 5, 6, 7, 891000, tzinfo=UTC)
 START, END = datetime(2026, 3, 3, tzinfo=UTC), datetime(2026, 3, 4, tzinfo=UTC)
@@ -121,6 +122,14 @@ def test_the_summary_of_k431_torn_bitflip_says_that_it_is_partial(tmp_path: Path
     assert facts["complete"] == f"NO: damaged in {len(found['damage'])} places, see manifest"
     assert facts["findings"] == "not looked for yet"
     assert facts["seconds"] == "pin 1.2, replay 2.0"
+
+
+def test_the_summary_of_an_empty_log_says_that_no_record_tells_its_rules(tmp_path: Path) -> None:
+    write_partition(tmp_path / "log", {0: b""})
+    found = replay_to_run(
+        discover([str(tmp_path / "log")]), RunPlace(str(tmp_path), "c", "w", "r"), profile=None, now_ms=1
+    )
+    assert "profile     J3 (4.3.1, new coordinator), assumed: no record tells it" in summary_lines(found, "/runs/r", {})
 
 
 def test_the_summary_counts_findings(tmp_path: Path) -> None:
