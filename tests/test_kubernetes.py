@@ -13,6 +13,7 @@ import yaml
 from kubeflow_spark_api.models.spark_v1beta2_spark_application import SparkV1beta2SparkApplication
 
 from coordinator_core.cli.app import cli
+from coordinator_core.errors import ExitCode
 from spark_apps import replay
 from tests.image import instructions
 
@@ -95,6 +96,17 @@ def test_pods_run_as_the_users_of_the_images_and_can_write_nowhere_but_volumes()
         assert closed["allowPrivilegeEscalation"] is False
         assert closed["capabilities"] == {"drop": ["ALL"]}
         assert "/tmp" in {mount["mountPath"] for mount in each["volumeMounts"]}
+
+
+def test_nothing_is_tried_again_that_ends_the_same_way_or_is_published() -> None:
+    rules = [rule["onExitCodes"] for rule in CRON_JOB["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]]
+
+    def final(container: str) -> set[int]:
+        found = [rule["values"] for rule in rules if rule.get("containerName", container) == container]
+        return {value for values in found for value in values}
+
+    assert final("capture") == {ExitCode.USAGE, ExitCode.DAMAGED_INPUT, ExitCode.APPLY_FAILED}
+    assert final("replay") == final("capture") | {ExitCode.FINDINGS}
 
 
 def test_arguments_are_those_of_the_commands() -> None:
