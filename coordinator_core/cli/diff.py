@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_line, write_lines
+from coordinator_core.cli.options import Format, format_option, note, write_line, write_lines
 from coordinator_core.errors import ExitCode
-from coordinator_core.rules.differences import Difference, difference
+from coordinator_core.rules.differences import ADDED, REMOVED, Difference, alone, difference, only_in
 from coordinator_core.rules.publish import scope_of
 from coordinator_core.runs.read import open_run
 from coordinator_core.untrusted import csv_text, visible
@@ -32,6 +32,9 @@ def diff_command(before: str, now: str, output_format: Format) -> int:
         # Tables whose hashes are equal are not read.
         run.check_files()
     found = difference(*runs)
+    for run, other, counted_as in ((runs[0], runs[1], REMOVED), (runs[1], runs[0], ADDED)):
+        if not found.is_identical and (numbers := only_in(run, other)):
+            note(f"regroup: warning: {alone(numbers, run.path, counted_as)}")
     match output_format:
         case Format.JSON:
             write_line(json.dumps(_document(found), ensure_ascii=False, default=bytes.hex))
@@ -53,6 +56,8 @@ def _document(found: Difference) -> dict[str, Any]:
         "identical_tables": list(found.same_tables),
         "differing_tables": list(found.differing_tables),
         "counts": found.counts,
+        "only_before": only_in(found.before, found.now),
+        "only_after": only_in(found.now, found.before),
         "changes": list(found.changes()),
     }
 

@@ -10,6 +10,7 @@ from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
 from coordinator_core.reports.run_report import Document
+from coordinator_core.rules.differences import ADDED, REMOVED, alone
 from coordinator_core.untrusted import visible
 
 WORDS = {
@@ -89,9 +90,16 @@ def _mutes(report: Document) -> list[tuple[str, ...]]:
     ]
 
 
+def alone_texts(changes: Document) -> list[str]:
+    """What is said of offsets partitions that one of both runs has no log of."""
+    before = f"run {visible(changes['previous_run_id'])}"
+    sides = (("only_before", before, REMOVED), ("only_after", "this run", ADDED))
+    return [alone(changes[name], run, change) for name, run, change in sides if changes[name]]
+
+
 def _change_rows(changes: Document | None) -> dict[str, Any]:
     if changes is None:
-        return {"change_rows": [], "changed_groups": []}
+        return {"change_rows": [], "changed_groups": [], "alone": []}
     kinds = ("added", "removed", "changed", "identical")
     return {
         "change_rows": [
@@ -101,6 +109,7 @@ def _change_rows(changes: Document | None) -> dict[str, Any]:
         "changed_groups": [
             (one["change"], visible(one["group_id"]), ", ".join(one["columns"])) for one in changes["groups"]
         ],
+        "alone": alone_texts(changes),
     }
 
 

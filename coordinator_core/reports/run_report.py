@@ -22,7 +22,7 @@ from coordinator_core.reports.commit_rate import commit_rate
 from coordinator_core.reports.findings import finding_objects, rule_object
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.columns import coded
-from coordinator_core.rules.differences import IDENTICAL
+from coordinator_core.rules.differences import IDENTICAL, only_in
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures import DAYS, EXAMPLES, Changes, Figures, changes_in, figures_of
@@ -109,6 +109,8 @@ def _changes(facts: Facts, changes: Changes | None) -> Document | None:
         "previous_run_id": facts.previous.run.manifest["run_id"],
         "identical": facts.previous.run.state_hash == facts.run.state_hash,
         "counts": counts,
+        "only_before": only_in(facts.previous.run, facts.run),
+        "only_after": only_in(facts.run, facts.previous.run),
         "groups": changes.groups,
         "groups_left_out": changed - len(changes.groups),
     }

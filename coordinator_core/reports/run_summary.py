@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from coordinator_core.durations import noun, numbered
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import cut_name, number_text, time_text
-from coordinator_core.reports.run_page import WORDS
+from coordinator_core.reports.run_page import WORDS, alone_texts
 from coordinator_core.reports.run_report import Document
 from coordinator_core.untrusted import visible
 
@@ -30,12 +31,13 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
     yield f"**{WORDS[report['verdict']]}**: {_plain(scope['cluster'])}, {_plain(scope['window'])}"
     yield ""
     muted = f", {report['muted']} muted" if report["muted"] else ""
-    yield f"- {counts_text(report['counts'])}{muted}; {len(report['not_evaluated'])} rules not evaluated"
+    yield f"- {counts_text(report['counts'])}{muted}; {numbered(len(report['not_evaluated']), 'rule')} not evaluated"
     if not scope["complete"]:
-        yield f"- **Partial**: {scope['damage']} damaged places in the log"
+        yield f"- **Partial**: {numbered(scope['damage'], 'damaged place')} in the log"
+    groups, offsets = scope["groups"], scope["committed_offsets"]
     yield (
-        f"- {number_text(scope['groups'])} groups, {number_text(scope['committed_offsets'])} committed "
-        f"offsets at {time_text(scope['now_ms'])}"
+        f"- {number_text(groups)} {noun(groups, 'group')}, {number_text(offsets)} {noun(offsets, 'committed offset')} "
+        f"at {time_text(scope['now_ms'])}"
     )
     for finding in worst(report):
         yield f"- {finding_line(finding, _plain)}"
@@ -46,6 +48,7 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
             for name, kinds in counts.items()
         ]
         yield f"- since {_plain(report['changes']['previous_run_id'])}: {'; '.join(texts)}"
+        yield from (f"- {_plain(text)}" for text in alone_texts(report["changes"]))
     if page is not None:
         yield f"- report: `{visible(page)}`"
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.durations import is_or_are, noun
 from coordinator_core.rules.columns import Bools, Columns, Int64s, partners
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import STATE_TABLES, TABLES
@@ -136,6 +137,18 @@ def unchanged(run: Run, table: str) -> dict[str, int]:
     """The counts of a table that is the same as before."""
     rows = int(run.manifest["tables"][table]["rows"])
     return {ADDED: 0, REMOVED: 0, CHANGED: 0, IDENTICAL: rows}
+
+
+def only_in(run: Run, other: Run) -> list[int]:
+    """Offsets partitions of ``run`` with bytes of which ``other`` has read no log."""
+    held = other.manifest["cut"]
+    return sorted(number for number, size in run.log_bytes.items() if size and str(number) not in held)
+
+
+def alone(numbers: Sequence[int], run: str, change: str) -> str:
+    """Why what is in these offsets partitions counts as added or removed."""
+    named = f"{noun(len(numbers), 'offsets partition')} {', '.join(map(str, numbers))}"
+    return f"{named} {is_or_are(len(numbers))} in the log of {run} alone: what is there counts as {change}"
 
 
 def difference(before: Run, now: Run) -> Difference:

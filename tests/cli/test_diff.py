@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.log.discovery import discover
 from coordinator_core.rules.differences import difference
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run
+from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import (
     HEALTHY,
     Log,
@@ -22,6 +26,7 @@ from tests.rules.logs import (
     commit,
     consumer_group,
     consumer_member,
+    log_of,
     member,
     one,
     pending,
@@ -139,3 +144,35 @@ def test_counts_are_those_of_the_tables(tmp_path: Path) -> None:
     }
     assert expected["changed"]
     assert expected["identical"]
+
+
+@pytest.mark.parametrize("numbers", [[4], [4, 7]])
+def test_offsets_partitions_of_one_log_alone_are_told(
+    numbers: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A copy that lacks a partition says nothing of its groups; one without a record has none."""
+    for place, held in (("few", [3]), ("all", [3, *numbers])):
+        for number in held:
+            write_partition(tmp_path / place, {0: log_of(commit(f"g{number}"))}, partition=number)
+    write_partition(tmp_path / "all", {0: b""}, partition=9)
+    paths = {}
+    for now_ms, (run_id, place) in enumerate([("a", "all"), ("b", "few")], NOW_MS):
+        of_run = RunPlace(str(tmp_path / "runs"), "c", "w", run_id)
+        replay_to_run(discover([str(tmp_path / place)]), of_run, profile=None, now_ms=now_ms)
+        paths[run_id] = of_run.path
+    named = "offsets partitions 4, 7 are" if numbers[1:] else "offsets partition 4 is"
+    for before, now, change in (("a", "b", "removed"), ("b", "a", "added")):
+        assert run(["diff", paths[before], paths[now], "--format", "json"]) == 1
+        out, err = capfd.readouterr()
+        alone = f"{named} in the log of {paths['a']} alone: what is there counts as {change}\n"
+        assert err == f"regroup: warning: {alone}"
+        document = json.loads(out)
+        assert document["counts"]["groups"][change] == len(numbers)
+        assert document["only_before" if before == "a" else "only_after"] == numbers
+    assert run(["report", paths["b"], "--format", "markdown"]) == 0
+    text = f"{named} in the log of run a alone: what is there counts as removed"
+    assert f"- {text}\n" in capfd.readouterr().out
+    assert run(["report", paths["b"], "--format", "html"]) == 0
+    assert f"<p>O{text[1:]}.</p>" in capfd.readouterr().out
+    assert run(["diff", paths["a"], paths["a"]]) == 0
+    assert capfd.readouterr().err == ""
