@@ -153,12 +153,14 @@ def approval_lines(found: Mapping[str, Any], expire: bool, digest: str, places: 
     if not (expire and found["due"]):
         yield "Nothing expires."
     else:
-        yield f"**{numbered(found['due'], 'record')} expire**, with a retention of {found['offsets_retention_ms']} ms:"
+        due = f"{numbered(found['due'], 'record')} {'expires' if found['due'] == 1 else 'expire'}"
+        yield f"**{due}**, with a retention of {found['offsets_retention_ms']} ms:"
         yield ""
         yield from (f"- {count} {what}" for what, count in found["reasons"].items())
         yield ""
         losing, expired = found["groups_losing"], found["groups_expired"]
-        yield f"Of {numbered(losing, 'group')}, {expired} of which go altogether. Those that lose most:"
+        going = f"{expired} {'goes' if expired == 1 else 'go'}"
+        yield f"Of {numbered(losing, 'group')}, {going} altogether. Those that lose most:"
         yield ""
         for loss in found["most"]:
             gone = ", the group goes" if loss["expires"] else ""

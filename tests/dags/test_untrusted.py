@@ -110,6 +110,8 @@ def test_the_approval_of_a_compaction() -> None:
     body = "\n".join(compact.approval_lines(facts, True, "d", {"tombstones": "t", "plan.json": "p"}))
     assert obeyed(body) == []
     assert "``` a`b``c ```" in body
+    assert "**1 record expires**, " in body
+    assert "Of 1 group, 1 goes altogether. " in body
 
 
 def test_the_output_of_a_command(caplog: pytest.LogCaptureFixture) -> None:
