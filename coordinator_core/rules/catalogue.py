@@ -18,23 +18,10 @@ from coordinator_core.rules import (
 )
 from coordinator_core.rules.model import Rule
 
-RULES: Mapping[str, Rule] = {
-    rule.code: rule
-    for rule in sorted(
-        (
-            *structure.RULES,
-            *membership.RULES,
-            *commits.RULES,
-            *history.RULES,
-            *states.RULES,
-            *expiry.RULES,
-            *raw_log.RULES,
-            *timeline.RULES,
-            *offsets_topic.RULES,
-        ),
-        key=lambda rule: rule.code,
-    )
-}
+_MODULES = (structure, membership, commits, history, states, expiry, raw_log, timeline, offsets_topic)
+_RULES = (rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule))
+RULES: Mapping[str, Rule] = {rule.code: rule for rule in sorted(_RULES, key=lambda rule: rule.code)}
+"""Every rule that one of the modules has."""
 
 
 def rule_of(code: str) -> Rule:

@@ -18,6 +18,7 @@ from coordinator_core.runs.schemas import TABLES
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+OFFSET_KEY = ("group_id", "topic", "partition")
 _NAMES = frozenset({"group_id", "topic", "topic_id", "member_id"})
 """Text that repeats: kept as a dictionary and numbers."""
 

@@ -8,13 +8,11 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.offsets import metadata_length
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined, combined_pair, is_in, lookup
+from coordinator_core.rules.columns import OFFSET_KEY, Bools, Int64s, coded, combined, combined_pair, is_in, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import lag_between
-
-_OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
@@ -40,7 +38,7 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     if facts.topics.captured_at_ms is not None:
         # The partition went on after its end was noted.
         bad &= facts.offsets.numbers("commit_timestamp_ms") <= facts.topics.captured_at_ms
-    columns = (*_OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
+    columns = (*OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
     skipped = facts.offsets.numbers("committed_offset")[bad] - end[bad]
     return facts.offsets.rows(bad, *columns, log_end_offset=end[bad], beyond=skipped)
 
@@ -57,7 +55,7 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
         "removed_unread": start[bad] - committed[bad],
         "lag": lag_between(committed[bad], start[bad], end),
     }
-    return facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
+    return facts.offsets.rows(bad, *OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
 
 
 def _no_leader_epoch(facts: Facts, _: Limits) -> pa.Table:
@@ -88,13 +86,13 @@ def _other_topic_id(facts: Facts, _: Limits) -> pa.Table:
 
 def _no_topic(facts: Facts, _: Limits) -> pa.Table:
     rows, count = first_of_topics(facts, np.flatnonzero(facts.offset_place < 0))
-    return facts.offsets.rows(rows, *_OFFSET_KEY, "commit_timestamp_ms", rows=count)
+    return facts.offsets.rows(rows, *OFFSET_KEY, "commit_timestamp_ms", rows=count)
 
 
 def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
     time = facts.offsets.numbers("commit_timestamp_ms", null=0)
     bad = (time > facts.now_ms + limits["clock_skew_ms"]) | (time <= 0)
-    return facts.offsets.rows(bad, *_OFFSET_KEY, "commit_timestamp_ms", now_ms=facts.now_ms)
+    return facts.offsets.rows(bad, *OFFSET_KEY, "commit_timestamp_ms", now_ms=facts.now_ms)
 
 
 def _metadata_units(facts: Facts, least: float) -> Int64s:
@@ -114,7 +112,7 @@ def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
     length = _metadata_units(facts, limit)
     bad = np.flatnonzero(length > limit)
-    return facts.offsets.rows(bad, *_OFFSET_KEY, metadata_length=length[bad], limit=limit)
+    return facts.offsets.rows(bad, *OFFSET_KEY, metadata_length=length[bad], limit=limit)
 
 
 def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
@@ -132,7 +130,7 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     assigned = facts.assigned
     rows = rows[~_is_of(facts, rows, (assigned.group, assigned.topic, assigned.partition))]
     rows = rows[~_is_of(facts, rows, facts.handed_over(group[rows]))]
-    return offsets.rows(rows, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    return offsets.rows(rows, *OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
 
 
 def _is_of(facts: Facts, rows: Int64s, partitions: tuple[Int64s, Int64s, Int64s]) -> Bools:
@@ -188,7 +186,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
 
 def _negative(facts: Facts, _: Limits) -> pa.Table:
     bad = facts.offsets.numbers("committed_offset") < 0
-    return facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset")
+    return facts.offsets.rows(bad, *OFFSET_KEY, "committed_offset")
 
 
 def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
@@ -196,7 +194,7 @@ def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
     least = float(limits["metadata_share"] * limit)
     length = _metadata_units(facts, least)
     rows, count = first_of_topics(facts, np.flatnonzero((length > least) & (length <= limit)))
-    return facts.offsets.rows(rows, *_OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)
+    return facts.offsets.rows(rows, *OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)
 
 
 def _stopped(facts: Facts, limits: Limits) -> pa.Table:
@@ -226,7 +224,7 @@ def _stopped(facts: Facts, limits: Limits) -> pa.Table:
     bad = judged & (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"])
     members = facts.members.array("member_id").take(pa.array(member[bad]))
     more = {"member_id": members, "lag": lag[bad], "quiet_ms": quiet[bad]}
-    return offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
+    return offsets.rows(rows[bad], *OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
 
 
 BEYOND_END = Rule(
@@ -436,21 +434,4 @@ NEAR_LIMIT = Rule(
     reads=("offsets",),
     thresholds=("offset_metadata_max_bytes", "metadata_share"),
     find=_near_limit,
-)
-
-RULES = (
-    BEYOND_END,
-    BELOW_START,
-    NO_LEADER_EPOCH,
-    OTHER_TOPIC_ID,
-    NO_TOPIC,
-    ODD_TIME,
-    LONG_METADATA,
-    BY_NOBODY,
-    SILENT,
-    STORM,
-    UNSUBSCRIBED,
-    NEGATIVE,
-    STOPPED,
-    NEAR_LIMIT,
 )

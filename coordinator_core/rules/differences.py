@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.durations import is_or_are, noun
-from coordinator_core.rules.columns import Bools, Columns, Int64s, partners
+from coordinator_core.rules.columns import OFFSET_KEY, Bools, Columns, Int64s, partners
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import STATE_TABLES, TABLES
 
@@ -22,8 +22,7 @@ ADDED, REMOVED, CHANGED, IDENTICAL = "added", "removed", "changed", "identical"
 
 _OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "share_state", "streams_topology")
 _GROUP = ("group_id",)
-_OFFSET_KEY = ("group_id", "topic", "partition")
-_NOT_COMPARED = frozenset({"offsets_partition", *_OFFSET_KEY, "ordering_offset"})
+_NOT_COMPARED = frozenset({"offsets_partition", *OFFSET_KEY, "ordering_offset"})
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class TableDifference:
             "kind": kind,
             "change": change,
             "offsets_partition": row["offsets_partition"],
-            **{name: row.get(name) if name in self.key else None for name in _OFFSET_KEY},
+            **{name: row.get(name) if name in self.key else None for name in OFFSET_KEY},
         }
 
 
@@ -155,7 +154,7 @@ def difference(before: Run, now: Run) -> Difference:
     """Compare two runs."""
     same = tuple(table.name for table in STATE_TABLES if before.table_hash(table.name) == now.table_hash(table.name))
     groups = None if all(name in same for name in _OF_GROUPS) else _groups(before, now, same)
-    offsets = None if "offsets" in same else _table("offsets", before, now, _OFFSET_KEY)
+    offsets = None if "offsets" in same else _table("offsets", before, now, OFFSET_KEY)
     return Difference(before, now, same, groups, offsets)
 
 

@@ -14,12 +14,11 @@ from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
 from coordinator_core.lifecycle.plan import Reason
 from coordinator_core.releases import Clock, ExpiryRules
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, is_in
+from coordinator_core.rules.columns import OFFSET_KEY, Bools, Int64s, coded, combined_pair, is_in
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 
 _OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "streams_topology")
-_OFFSET_KEY = ("group_id", "topic", "partition")
 _REASONS = tuple(Reason)
 
 
@@ -54,7 +53,7 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
 
     reason = np.where(expiry.is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
     reasons = pa.array([one.value for one in _REASONS], pa.string()).take(pa.array(reason[due]))
-    return offsets.rows(rows[due], *_OFFSET_KEY, reason=reasons, expired_ms=facts.now_ms - expiry.due_ms[due])
+    return offsets.rows(rows[due], *OFFSET_KEY, reason=reasons, expired_ms=facts.now_ms - expiry.due_ms[due])
 
 
 def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: int) -> Int64s:
@@ -190,5 +189,3 @@ EXPIRED = Rule(
     thresholds=("offsets_retention_ms", "expiry_grace_ms"),
     find=_expired,
 )
-
-RULES = (EXPIRED,)

@@ -10,20 +10,28 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.model import EndKind, Place
-from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, combined_pair, is_in, lookup, partners
+from coordinator_core.rules.columns import (
+    OFFSET_KEY,
+    Bools,
+    Int64s,
+    Partners,
+    coded,
+    combined_pair,
+    is_in,
+    lookup,
+    partners,
+)
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import scan_log
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
-
-_OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def matched_offsets(facts: Facts) -> Partners:
     """Pairs of committed offsets of the run and of the one before."""
     previous = facts.previous
     assert previous is not None
-    return facts.noted("matched", lambda: partners(facts.offsets, previous.offsets, *_OFFSET_KEY))
+    return facts.noted("matched", lambda: partners(facts.offsets, previous.offsets, *OFFSET_KEY))
 
 
 def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
@@ -53,8 +61,8 @@ def without_deleted_topics(facts: Facts, found: Int64s) -> Int64s:
     if not len(found) or facts.missing(Need.LOG) or not (deleted := _deleted_topics(facts)):
         return found
     matched = matched_offsets(facts)
-    names = ("offsets_partition", *_OFFSET_KEY)
-    columns = facts.offsets.rows(matched.now[found], *_OFFSET_KEY)
+    names = ("offsets_partition", *OFFSET_KEY)
+    columns = facts.offsets.rows(matched.now[found], *OFFSET_KEY)
     keys = zip(*(columns[name].to_pylist() for name in names), strict=True)
     since = facts.previous.offsets.numbers("record_offset")[matched.before[found]].tolist()
     return found[[deleted.get(key, -1) <= at for key, at in zip(keys, since, strict=True)]]
@@ -80,7 +88,7 @@ def _ends(facts: Facts) -> Iterator[tuple[tuple[int, str, str, int], Place, EndK
 def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table:
     assert facts.previous is not None
     matched = matched_offsets(facts)
-    rows = facts.offsets.rows(matched.now[bad], *_OFFSET_KEY, column, *more)
+    rows = facts.offsets.rows(matched.now[bad], *OFFSET_KEY, column, *more)
     before = facts.previous.offsets.rows(matched.before[bad], column)
     return rows.append_column("before", before[column]).append_column("record_offset_before", before["record_offset"])
 
@@ -149,7 +157,7 @@ def _expired_while_active(facts: Facts, limits: Limits) -> pa.Table:
         judged &= of.of_groups(of.is_active & of.topics_are_known, row)
     # Subscribed then and now: an offset that may not expire. Topic numbers differ between the runs.
     judged[judged] = is_in(previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys())
-    names = previous.offsets.rows(gone[judged], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    names = previous.offsets.rows(gone[judged], *OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     topic = coded(names["topic"].combine_chunks(), facts.topic_texts)[0]
     number = lookup(topic[0], topic[1])
     keys = facts.group_topic(here[judged], number)
@@ -185,7 +193,7 @@ def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s, limits: Limits) 
     if facts.missing(Need.LOG):
         return went
     asked = np.flatnonzero(unsure)
-    keys = [before.array(name).take(pa.array(gone[asked])).to_pylist() for name in _OFFSET_KEY]
+    keys = [before.array(name).take(pa.array(gone[asked])).to_pylist() for name in OFFSET_KEY]
     for at, key in zip(asked.tolist(), zip(partition[asked].tolist(), *keys, strict=True), strict=True):
         cause = _causes(facts).get(key)
         if cause is not None:
@@ -289,5 +297,3 @@ EXPIRED_WHILE_ACTIVE = Rule(
     of_partition=True,
     find=_expired_while_active,
 )
-
-RULES = (GENERATION_BACK, TYPE_CHANGED, MOVED_BACK, EPOCH_BACK, TIME_BACK, EXPIRED_WHILE_ACTIVE)

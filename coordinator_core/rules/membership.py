@@ -471,21 +471,3 @@ HALF_A_MEMBER = Rule(
     reads=("members",),
     find=_half_a_member,
 )
-
-RULES = (
-    OWNED_TWICE,
-    NOT_SUBSCRIBED,
-    ABSENT_PARTITION,
-    UNOWNED,
-    LEADER_UNKNOWN,
-    NO_PROTOCOL,
-    EPOCH_AHEAD,
-    TARGET_OF_NOBODY,
-    SAME_INSTANCE,
-    BROKEN_ASSIGNMENT,
-    LARGE_RECORD,
-    LEFT_OUT,
-    TWO_APPLICATIONS,
-    ONE_SHOT_GROUPS,
-    HALF_A_MEMBER,
-)

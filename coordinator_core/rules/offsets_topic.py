@@ -12,7 +12,7 @@ import pyarrow as pa
 from coordinator_core.durations import HOUR_MS
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.log.types import OFFSETS_TOPIC
-from coordinator_core.rules.columns import Int64s, is_in
+from coordinator_core.rules.columns import OFFSET_KEY, Int64s, is_in
 from coordinator_core.rules.commits import same_topic
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Find, Limits, Rule, Severity
@@ -20,7 +20,6 @@ from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import UNKNOWN, OffsetsTopic
 from coordinator_core.topology import PartitionInfo
 
-_OFFSET_KEY = ("group_id", "topic", "partition")
 _MIN_CLEANABLE_RATIO = 0.5
 """Default of ``min.cleanable.dirty.ratio``."""
 _EMPTY_SEGMENTS = 3
@@ -206,7 +205,7 @@ def _unknown_epoch(facts: Facts, _: Limits) -> pa.Table:
     bad = (ahead | gone) & same_topic(facts)
     epochs = (("oldest_leader_epoch", oldest[bad]), ("current_leader_epoch", current[bad]))
     more = {name: pa.array(of_topic, mask=of_topic == UNKNOWN) for name, of_topic in epochs}
-    return facts.offsets.rows(bad, *_OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms", **more)
+    return facts.offsets.rows(bad, *OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms", **more)
 
 
 def _before_first_record(facts: Facts, limits: Limits) -> pa.Table:
@@ -214,7 +213,7 @@ def _before_first_record(facts: Facts, limits: Limits) -> pa.Table:
     first = _of_topic(facts, facts.topics.first_record_ms)
     time, committed = facts.offsets.numbers("commit_timestamp_ms"), facts.offsets.numbers("committed_offset")
     bad = (first > 0) & (committed > 0) & (time >= 0) & (time + limits["clock_skew_ms"] < first) & same_topic(facts)
-    columns = (*_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    columns = (*OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     return facts.offsets.rows(bad, *columns, first_record_ms=first[bad])
 
 
@@ -417,19 +416,4 @@ OLDER_THAN_LOG = Rule(
     reads=("groups", "segments"),
     thresholds=("generations_ahead",),
     find=_older_group,
-)
-
-RULES = (
-    NOT_COMPACT,
-    MOVED_START,
-    SINGLE_REPLICA,
-    UNDER_MIN_ISR,
-    AT_MIN_ISR,
-    ONE_RACK,
-    SKEWED_LEADERS,
-    NOT_CLEANED,
-    EMPTY_SEGMENTS,
-    UNKNOWN_EPOCH,
-    OLDER_THAN_TOPIC,
-    OLDER_THAN_LOG,
 )

@@ -179,5 +179,3 @@ SHADOWED = Rule(
     find=_from_scan(("group_id", "topic", "partition", "other_offset"), lambda scan: _offset_key_rows(scan.shadowed)),
     also=("D2",),
 )
-
-RULES = (OTHER_LAYOUT, EPOCHS_BACK, TWO_KEYS, LONE_MARKER, ORPHANED, LONE_TOMBSTONE, SHADOWED)

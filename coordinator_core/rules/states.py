@@ -172,5 +172,3 @@ OFFSETS_OF_SHARE_GROUP = Rule(
     applies=lambda profile: not profile.known_key_types.isdisjoint(SHARE_KEY_TYPES),
     also=("D5",),
 )
-
-RULES = (HANGING, BLOCKED, NO_OFFSETS, NO_GROUP, ONLY_OFFSET_TOMBSTONES, OFFSETS_OF_SHARE_GROUP)

@@ -239,15 +239,3 @@ TWO_PARTITIONS = Rule(
     find=_two_partitions,
     also=("D15",),
 )
-
-RULES = (
-    UNKNOWN_TYPE,
-    UNKNOWN_VERSION,
-    DAMAGE,
-    WRONG_PARTITION,
-    UNDECODABLE,
-    LOAD_FAILURE,
-    LEGACY_VALUE,
-    MIXED_FORMATS,
-    TWO_PARTITIONS,
-)

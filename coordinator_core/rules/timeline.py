@@ -36,7 +36,7 @@ from coordinator_core.rules.model import Find, Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 
 _NUMBER, _TEXT, _WHOLE = pa.int64(), pa.string(), pa.int32()
-_OFFSET_KEY = {"group_id": _TEXT, "topic": _TEXT, "partition": _WHOLE}
+OFFSET_KEY = {"group_id": _TEXT, "topic": _TEXT, "partition": _WHOLE}
 
 Row = dict[str, Any]
 
@@ -116,7 +116,7 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
 
 
 _MOVE_NUMBERS = ("before", "committed_offset", "record_offset_before", "records", "commits_after")
-_MOVE = _OFFSET_KEY | dict.fromkeys(_MOVE_NUMBERS, _NUMBER) | {"by": _TEXT, "member": _TEXT}
+_MOVE = OFFSET_KEY | dict.fromkeys(_MOVE_NUMBERS, _NUMBER) | {"by": _TEXT, "member": _TEXT}
 
 
 def _two_writers(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
@@ -225,7 +225,7 @@ VANISHED = Rule(
     message="{topic}-{partition} had the committed offset {committed_offset} and lost it: {why}",
     reads=(),
     needs=(Need.LOG,),
-    find=_each(_vanished, **_OFFSET_KEY, committed_offset=_NUMBER, why=_TEXT, bug=_TEXT),
+    find=_each(_vanished, **OFFSET_KEY, committed_offset=_NUMBER, why=_TEXT, bug=_TEXT),
 )
 UNJUSTIFIED = Rule(
     "R71",
@@ -242,7 +242,7 @@ UNJUSTIFIED = Rule(
     message="{topic}-{partition} had the committed offset {committed_offset}, and no rule justifies its end: {why}",
     reads=(),
     needs=(Need.LOG,),
-    find=_each(_unjustified, **_OFFSET_KEY, committed_offset=_NUMBER, why=_TEXT),
+    find=_each(_unjustified, **OFFSET_KEY, committed_offset=_NUMBER, why=_TEXT),
 )
 SET_BACK = Rule(
     "R72",
@@ -287,9 +287,7 @@ TWO_WRITERS = Rule(
     message="{topic}-{partition} is committed in turn at about {one} and {other}, {turns:time}",
     reads=(),
     needs=(Need.LOG,),
-    find=_each(
-        _two_writers, **_OFFSET_KEY, **dict.fromkeys(("one", "other", "turns", "record_offset_before"), _NUMBER)
-    ),
+    find=_each(_two_writers, **OFFSET_KEY, **dict.fromkeys(("one", "other", "turns", "record_offset_before"), _NUMBER)),
 )
 STANDS_STILL = Rule(
     "R48",
@@ -309,7 +307,7 @@ STANDS_STILL = Rule(
     thresholds=("stopped_ms", "stopped_lag"),
     find=_each(
         _stands_still,
-        **_OFFSET_KEY,
+        **OFFSET_KEY,
         **dict.fromkeys(("committed_offset", "lag", "commits", "lasted_ms", "until_record_offset"), _NUMBER),
     ),
 )
@@ -325,7 +323,7 @@ LOST_PARTITION = Rule(
     message="{by} committed {topic}-{partition}, which belongs to {owner} in generation {generation}",
     reads=(),
     needs=(Need.LOG,),
-    find=_each(_lost_partition, **_OFFSET_KEY, by=_TEXT, owner=_TEXT, generation=_NUMBER, had_generation=_NUMBER),
+    find=_each(_lost_partition, **OFFSET_KEY, by=_TEXT, owner=_TEXT, generation=_NUMBER, had_generation=_NUMBER),
     applies=lambda profile: profile.loader is Loader.SCALA,
 )
 STORM = Rule(
@@ -407,20 +405,5 @@ RETENTION = Rule(
     reads=(),
     needs=(Need.LOG,),
     thresholds=("offsets_retention_ms",),
-    find=_each(_retention, **_OFFSET_KEY, applied_ms=_NUMBER, configured_ms=_NUMBER, rows=_NUMBER),
-)
-
-RULES = (
-    RETENTION,
-    VANISHED,
-    UNJUSTIFIED,
-    SET_BACK,
-    JUMPED,
-    TWO_WRITERS,
-    STANDS_STILL,
-    LOST_PARTITION,
-    STORM,
-    FLAPPING,
-    DUPLICATE_INSTANCE,
-    LARGE_BATCH,
+    find=_each(_retention, **OFFSET_KEY, applied_ms=_NUMBER, configured_ms=_NUMBER, rows=_NUMBER),
 )
