@@ -21,7 +21,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-from coordinator_core.cli.source import note_inferred, open_snapshot, warn_about_damage
+from coordinator_core.cli.source import note_inferred, open_snapshot, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -35,6 +35,7 @@ from coordinator_core.storage import new_directory
 from coordinator_core.untrusted import INT32_END, visible
 
 _MOST_TOLD = 5
+_SUMS = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
 
 
 @click.command("compact")
@@ -85,7 +86,7 @@ def compact_command(
         chosen["offsets_retention_ms"] = given_or_captured_ms(chosen["offsets_retention_ms"], paths)
     compact = _with_spark if options.engine is Engine.SPARK else _compact
     document = compact(paths, output, chosen, options)
-    warn_about_damage([Damage(**found) for found in document["damage"]], options.on_damage)
+    warn_about_told(document, options.on_damage)
     for row in document["partitions"]:
         if row["expiry_failure"] is not None:
             note(
@@ -141,22 +142,12 @@ def _write_text(document: Document) -> None:
     """A line for every partition that holds something, then the sums; on standard error what was
     protected."""
     columns = "{:<18}{:>15} {:>15} {:>12} {:>12} {:>12} {:>14}"
-    write_line(
-        columns.format(
-            "OFFSETS-PARTITION",
-            "BYTES-BEFORE",
-            "BYTES-AFTER",
-            "RECORDS",
-            "LEFT",
-            "PROTECTED",
-            "STABLE-OFFSET",
-        )
-    )
+    names = ("OFFSETS-PARTITION", "BYTES-BEFORE", "BYTES-AFTER", "RECORDS", "LEFT", "PROTECTED", "STABLE-OFFSET")
+    write_line(columns.format(*names))
     for row in document["partitions"]:
         if row["input_batches"]:
-            names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
-            values = [row["offsets_partition"], *(row[name] for name in names), row["last_stable_offset"]]
-            write_line(columns.format(*values))
+            sums = (row[name] for name in _SUMS)
+            write_line(columns.format(row["offsets_partition"], *sums, row["last_stable_offset"]))
         for told in row["told"][:_MOST_TOLD]:
             note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {visible(told)}")
         if (more := len(row["told"]) - _MOST_TOLD) > 0:
@@ -172,8 +163,7 @@ def _write_text(document: Document) -> None:
                 f"{row['last_stable_offset']} on is compacted: open {noun(count, 'transaction')} of "
                 f"{noun(count, 'producer')} {producers}{f' and {more} more' if more > 0 else ''}"
             )
-    names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
-    write_line(columns.format("all", *(document[name] for name in names), ""))
+    write_line(columns.format("all", *(document[name] for name in _SUMS), ""))
     if document["offsets_retention_ms"] is not None:
         expired = numbered(document["expired_offsets"], "offset"), numbered(document["expired_groups"], "group")
         write_line(f"expired: {', '.join(expired)}")

@@ -6,8 +6,7 @@ import sys
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_json
-from coordinator_core.cli.output import write
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write, write_json
 from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage

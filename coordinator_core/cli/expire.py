@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from coordinator_core.cli.options import (
     group_option,
     note,
     replay_options,
+    write_csv,
     write_json,
     write_line,
 )
@@ -27,7 +27,6 @@ from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
 from coordinator_core.runs.place import is_one_run
 from coordinator_core.runs.read import open_run
-from coordinator_core.untrusted import csv_text
 
 
 @click.command("expire")
@@ -61,7 +60,7 @@ def expire_command(
         raise UsageError("--publish writes beside a run: name one")
     refuse_other_rules(paths)
     source = load_source(paths, options)
-    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
+    now_ms = source.judged_at_ms(options)
     retained_ms = retention_ms(offsets_retention_ms, paths, source.profile)
     check_groups(source, (*groups, *rebalancing), paths, options)
     _check_rebalancing(source.states, rebalancing)
@@ -101,7 +100,7 @@ def expire_command(
         case Format.JSON:
             write_json(document)
         case Format.CSV:
-            write_line(_csv(document))
+            write_csv(CSV_COLUMNS, expiry_rows(document))
         case _:
             write_line(expiry_text(document))
     return ExitCode.FINDINGS if document["failures"] else ExitCode.CLEAN
@@ -114,8 +113,3 @@ def _check_rebalancing(states: Sequence[PartitionState], rebalancing: Collection
             group = state.groups.get(group_id)
             if group is not None and group.type is not GroupType.CLASSIC:
                 raise UsageError(f"--rebalancing-group: {group_id!r} is a {group.type} group, not a classic one")
-
-
-def _csv(document: dict[str, Any]) -> str:
-    rows = ([row[name] for name in CSV_COLUMNS] for row in expiry_rows(document))
-    return csv_text(CSV_COLUMNS, rows).rstrip("\n")

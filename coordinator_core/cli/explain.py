@@ -8,10 +8,8 @@ import click
 
 from coordinator_core.cli.not_here import elsewhere_of_log, why_not_here
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_json, write_lines
-from coordinator_core.cli.snapshot import warn_about_snapshot
-from coordinator_core.cli.source import open_log, profile_of, warn_about_damage
+from coordinator_core.cli.source import open_to_read, warn_about_damage
 from coordinator_core.errors import UsageError
-from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.replay.explain import Event, Subject, explain_partition
 from coordinator_core.untrusted import INT32_END, visible, whole_number
 
@@ -31,10 +29,7 @@ def explain_command(
 ) -> None:
     """Print the records and transactions that made the state of GROUP, in log order, with their effect."""
     subject = _subject(group_id, topic)
-    snapshot, options = open_log(paths, options)
-    warn_about_snapshot(snapshot)
-    damage = directory_damage(snapshot, options.on_damage)
-    profile = profile_of(snapshot, options)
+    snapshot, options, damage, profile = open_to_read(paths, options, of_any_broker=True)
     events = [
         event
         for log in snapshot.partitions

@@ -13,23 +13,15 @@ from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-from coordinator_core.cli.source import (
-    found_beside,
-    note_inferred,
-    open_log,
-    profile_of,
-    warn_about_damage,
-)
+from coordinator_core.cli.source import found_beside, note_inferred, open_to_read, warn_about_damage, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import is_or_are
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
 from coordinator_core.history.parts import Asked, history_parts, noting_rows
-from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.investigate.words import count
 from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
-from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.history_file import write_history
 from coordinator_core.reports.history_publish import TABLE
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -74,7 +66,7 @@ def history_command(
         warn_about_snapshot(snapshot)
         if run is None:
             note_inferred(options, told["profile"], is_told=any(segment.size for segment in snapshot.segments))
-        warn_about_damage([Damage(**entry) for entry in told["damage"]], on_damage)
+        warn_about_told(told, on_damage)
         if groups:
             warn_about_absent(set(groups) - _with_rows(told["history"]))
         _told(told["rows"], told["history"], told["hash"])
@@ -117,11 +109,7 @@ def asked_of(
     is what the table is written to."""
     keep_freed_memory()
     beside = found_beside(paths)
-    snapshot, options = open_log(paths, options)
-    warn_about_snapshot(snapshot)
-    refuse_other_rules(snapshot)
-    damage = directory_damage(snapshot, options.on_damage)
-    profile = profile_of(snapshot, options)
+    snapshot, options, damage, profile = open_to_read(paths, options)
     check_output_outside(output, source_directories(snapshot))
     topics = None if beside.topics is None else read_topics(beside.topics)
     asked = Asked(

@@ -19,16 +19,13 @@ from coordinator_core.cli.options import (
     write_pieces,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.snapshot import warn_about_snapshot
-from coordinator_core.cli.source import found_beside, open_log, profile_of, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_to_read, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import ExitCode, UsageError
-from coordinator_core.ingest.unknown import directory_damage
 from coordinator_core.investigate.investigate import investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.process.workers import LARGE_BYTES, most_workers
-from coordinator_core.replay.writer import refuse_other_rules
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
@@ -74,11 +71,7 @@ def investigate_command(
     beside = found_beside(paths)
     topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
     topics = None if topics_path is None else read_topics(topics_path)
-    snapshot, options = open_log(paths, options)
-    warn_about_snapshot(snapshot)
-    refuse_other_rules(snapshot)
-    damage = directory_damage(snapshot, options.on_damage)
-    profile = profile_of(snapshot, options)
+    snapshot, options, damage, profile = open_to_read(paths, options)
     brokers = None if topology is None else load_topology(topology)
     if not groups and (size := size_of(snapshot)) > LARGE_BYTES:
         note(f"regroup: {size / 1e6:,.0f} MB are read in portions of groups, some MB a second; --group takes seconds")

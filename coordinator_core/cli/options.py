@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,7 +14,6 @@ from typing import Any, TypeVar, cast
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.output import write
 from coordinator_core.durations import clock_ms
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
@@ -22,7 +22,7 @@ from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
 from coordinator_core.topology import is_topic_name
-from coordinator_core.untrusted import INT32_END, INT64_END, visible_lines, whole_number
+from coordinator_core.untrusted import INT32_END, INT64_END, csv_text, visible_lines, whole_number
 
 _MOST = 9e9
 """A little below the longest time that Python's clocks can wait, 2^63 nanoseconds."""
@@ -313,6 +313,13 @@ client_options = together(
 """``--bootstrap-server`` and ``--command-config``."""
 
 
+def write(data: bytes | memoryview) -> None:
+    """Bytes of a result, on standard output."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+
+
 def write_line(text: str) -> None:
     """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "backslashreplace") + b"\n")
@@ -336,6 +343,11 @@ def write_json(document: object) -> None:
     """Write one JSON document, on one line, piece by piece: its text is as large as the document."""
     write_pieces(json_pieces(document))
     write_line("")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """Write rows as CSV, below the names of the columns."""
+    write_pieces([csv_text(columns, ([row[name] for name in columns] for row in rows))])
 
 
 def write_pieces(pieces: Iterable[str]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from coordinator_core.cli.options import (
     Engine,
+    F,
     Format,
     ReplayOptions,
     engine_options,
@@ -39,8 +40,6 @@ from coordinator_core.rules.previous import previous_run
 from coordinator_core.rules.publish import FINDINGS_FILE, publish_findings, read_reconciliation, summary_of
 from coordinator_core.runs.place import RECONCILIATION, is_one_run
 from coordinator_core.runs.read import open_run
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 NEVER = "never"
 

@@ -21,9 +21,9 @@ from coordinator_core.cli.options import (
     replay_options,
     time_ms,
     together,
+    write,
     write_lines,
 )
-from coordinator_core.cli.output import write
 from coordinator_core.cli.outputs import refuse_other_file, refuse_read
 from coordinator_core.cli.source import cluster_of, found_beside, load_source, open_log, profile_of, warn_about_damage
 from coordinator_core.durations import clock_ms

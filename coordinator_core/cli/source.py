@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note
@@ -15,7 +16,7 @@ from coordinator_core.cli.spark_app import publish_with_spark
 from coordinator_core.durations import numbered
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import PartitionState
-from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.ingest.unknown import directory_damage, is_unknown
 from coordinator_core.log.discovery import CAPTURE_MANIFEST
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -41,6 +42,10 @@ class ReplayedSource:
     topic_names: dict[str, str]
     held: frozenset[int]
     """Offsets partitions that are there: also those without a record, of which there may be no state."""
+
+    def judged_at_ms(self, options: ReplayOptions) -> int:
+        """The time to judge by: the one that was asked for, else that of the run, or the clock."""
+        return self.now_ms if options.asked_now_ms is None else options.asked_now_ms
 
     def placed(self) -> Iterator[tuple[int, Collection[str]]]:
         """Offsets partitions that are there, and the groups in each."""
@@ -147,6 +152,21 @@ def open_log(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Re
     return snapshot_of_run(run), replace(options, profile=profile, on_damage=run.on_damage(options.on_damage))
 
 
+def open_to_read(
+    paths: Sequence[str], options: ReplayOptions, *, of_any_broker: bool = False
+) -> tuple[Snapshot, ReplayOptions, list[Damage], Profile]:
+    """:func:`open_log` for what shows single records, with the damage of the directories, and the profile.
+
+    ``UsageError`` for a log whose broker does not keep Kafka's rules, unless it may be one ``of_any_broker``.
+    """
+    snapshot, options = open_log(paths, options)
+    warn_about_snapshot(snapshot)
+    if not of_any_broker:
+        writer.refuse_other_rules(snapshot)
+    damage = directory_damage(snapshot, options.on_damage)
+    return snapshot, options, damage, profile_of(snapshot, options)
+
+
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
     """Discover a snapshot and settle the profile."""
     snapshot = find_snapshot(paths)
@@ -188,7 +208,12 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
 
 def warn_about_published(run: str, on_damage: OnDamage) -> None:
     """Report the damage of the input of a run that was just made."""
-    warn_about_damage([Damage(**entry) for entry in open_run(run).manifest["damage"]], on_damage)
+    warn_about_told(open_run(run).manifest, on_damage)
+
+
+def warn_about_told(document: Mapping[str, Any], on_damage: OnDamage) -> None:
+    """Report the damage that a manifest or a summary tells."""
+    warn_about_damage([Damage(**entry) for entry in document["damage"]], on_damage)
 
 
 def warn_about_load_failures(states: Sequence[PartitionState], profile_label: str) -> None:

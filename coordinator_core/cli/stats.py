@@ -68,7 +68,7 @@ def stats_command(
     source = load_source(paths, options)
     snapshot, options = open_log(paths, options)
     states = {state.offsets_partition: state for state in source.states}
-    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
+    now_ms = source.judged_at_ms(options)
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
     # Bytes that a starting broker would cut, or would not load, are not part of the log; those that it does not verify
     # are read as they are.

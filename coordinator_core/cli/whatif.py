@@ -16,8 +16,8 @@ from coordinator_core.cli.options import (
     note,
     replay_options,
     require_topic_names,
+    write_csv,
     write_json,
-    write_line,
     write_lines,
 )
 from coordinator_core.cli.retention import offsets_retention_option, retention_ms
@@ -31,7 +31,7 @@ from coordinator_core.lifecycle.whatif import Effect
 from coordinator_core.releases import Loader
 from coordinator_core.reports.whatif import CSV_COLUMNS, whatif_document, whatif_text
 from coordinator_core.topology import is_topic_name
-from coordinator_core.untrusted import INT32_END, csv_text
+from coordinator_core.untrusted import INT32_END
 
 _CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_topic")
 
@@ -93,7 +93,7 @@ def whatif_command(
     named = (*groups, *changes["delete_group"])
     check_groups(source, named, paths, options)
     _check_topics(source.states, changes["delete_topic"])
-    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
+    now_ms = source.judged_at_ms(options)
     profile, value = source.profile, changes[name]
     today_ms = retention_ms(offsets_retention_ms, paths if is_expired else (), profile)
     warned: set[int] = set()
@@ -146,8 +146,7 @@ def whatif_command(
         case Format.JSON:
             write_json(document)
         case Format.CSV:
-            rows = ([row[column] for column in CSV_COLUMNS] for row in document["effects"])
-            write_line(csv_text(CSV_COLUMNS, rows).rstrip("\n"))
+            write_csv(CSV_COLUMNS, document["effects"])
         case _:
             write_lines(whatif_text(document))
     stops = any(state.load_failures for state in source.states)
