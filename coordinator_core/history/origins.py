@@ -7,11 +7,12 @@ decides between the two. Which client it was is told from client ids, group ids 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from coordinator_core.durations import numbered
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, GroupHistory, Member, Origin, OriginKind, Version
 
 REGULAR = 3
@@ -55,7 +56,7 @@ def _settle(group: GroupHistory) -> None:
             version.origin = cleaned(version.last.producer_id)
         elif version.had_members:
             version.origin = insider(group, version.generation, version.member, version.last.producer_id)
-    bursts = _bursts(version for _, version in group.all_versions() if version.origin is None)
+    bursts = _bursts(one for one in group.all_versions() if one[1].origin is None)
     for at, burst in enumerate(bursts):
         origin = _outsider(group, burst, bursts[max(at - REGULAR, 0) : at], len(bursts))
         for version in burst:
@@ -91,16 +92,37 @@ def kind_of_group(group_id: str) -> OriginKind | None:
     return next((kind for start, kind in _GROUPS if group_id.startswith(start)), None)
 
 
-def _bursts(versions: Iterable[Version]) -> list[list[Version]]:
-    """Commits by request: those of one have one time."""
-    bursts: dict[int, list[Version]] = {}
-    for version in sorted(versions, key=lambda one: one.place.record_offset):
-        bursts.setdefault(version.place.timestamp_ms, []).append(version)
+def _bursts(versions: Iterable[tuple[OffsetKey, Version]]) -> list[list[Version]]:
+    """Commits by request: those of one have one time, or none (:func:`untimed_requests`)."""
+    in_order = sorted(versions, key=lambda one: one[1].place.record_offset)
+    numbers = untimed_requests(
+        (version.place.record_offset, key) for key, version in in_order if version.place.timestamp_ms < 0
+    )
+    bursts: dict[tuple[int, int], list[Version]] = {}
+    for _, version in in_order:
+        time = version.place.timestamp_ms
+        bursts.setdefault((time, next(numbers) if time < 0 else 0), []).append(version)
     return list(bursts.values())
 
 
+def untimed_requests(commits: Iterable[tuple[int, Hashable]]) -> Iterator[int]:
+    """The number of the request of each commit without a time, given as record offset and offset key in log order.
+
+    Records of one request follow each other, and are of different offset keys.
+    """
+    number, following = -1, -1
+    keys: set[Hashable] = set()
+    for record_offset, key in commits:
+        if record_offset != following or key in keys:
+            number += 1
+            keys.clear()
+        keys.add(key)
+        following = record_offset + 1
+        yield number
+
+
 class Request(NamedTuple):
-    """Commits at one time for a group without members, outside transactions: what tells who made them.
+    """Commits in one request for a group without members, outside transactions: what tells who made them.
 
     ``has_epochs``: some carry leader epochs; ``could_have``: all have a version that can. ``goes_on``: values of one
     of them are followed by more, or requests came at even distances before; ``is_followed``: some value is followed by
@@ -156,7 +178,7 @@ def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Se
 def _is_regular(before: Sequence[Sequence[Version]], burst: Sequence[Version]) -> bool:
     """Whether the last requests came at even distances, and moved nothing back."""
     times = [one[0].place.timestamp_ms for one in before[-REGULAR:]] + [burst[0].place.timestamp_ms]
-    if len(times) <= REGULAR:
+    if len(times) <= REGULAR or times[0] < 0:
         return False
     steps = [after - earlier for earlier, after in itertools.pairwise(times)]
     return not (min(steps) <= 0 or max(steps) > 2 * min(steps))

@@ -32,6 +32,7 @@ from coordinator_core.history.origins import (
     insider,
     kind_of_group,
     outsider,
+    untimed_requests,
 )
 from coordinator_core.history.spill import BUCKETS
 from coordinator_core.history.taking import Taken, row_of
@@ -201,10 +202,11 @@ def _rows_of(
     # Versions of a key are in the order in which they ended: each where the next one begins.
     stands = np.zeros(count, np.bool_)
     stands[ends - 1] = True
-    rows.update(stands=stands, valid_to=_next(rows["record_offset"]), valid_to_ms=_next(rows["timestamp"]))
+    key_of = np.repeat(np.arange(len(versions)), versions)
+    rows.update(key=key_of, stands=stands, valid_to=_next(rows["record_offset"]), valid_to_ms=_next(rows["timestamp"]))
     if (~stands[:-1] & (rows["valid_to"] < rows["record_offset"])[:-1]).any():
         # Record offsets that repeat (``OnDamage.SALVAGE``).
-        again = np.lexsort((rows["record_offset"], np.repeat(np.arange(len(versions)), versions)))
+        again = np.lexsort((rows["record_offset"], key_of))
         rows, texts = {name: column[again] for name, column in rows.items()}, texts.take(again)
     history = taken.history
     plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
@@ -349,11 +351,15 @@ def _outsiders(
     group_of: Int64s,
     origins: _Origins,
 ) -> Int64s:
-    """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
+    """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request.
+
+    ``key`` among ``rows`` numbers the offset keys.
+    """
     gathered = array_of(new_rows("GatheredRequest", len(chosen)))
     request_of = np.empty(len(chosen), np.int64)
-    names = ("timestamp", "record_offset", "commits", "leader_epoch", "value_version")
-    count = gather_requests(chosen, group_of, *(rows[name] for name in names), gathered, request_of)
+    times = _request_times(rows, chosen, group_of)
+    names = ("record_offset", "commits", "leader_epoch", "value_version")
+    count = gather_requests(chosen, group_of, times, *(rows[name] for name in names), gathered, request_of)
     # Requests of a group in the order of their first commits.
     turn = np.lexsort((gathered["first_offset"][:count], gathered["group"][:count]))
     requests = spread_columns(gathered[turn])
@@ -377,6 +383,18 @@ def _outsiders(
     return by_request[request_of]
 
 
+def _request_times(rows: Columns, chosen: Int64s, group_of: Int64s) -> Int64s:
+    """Times of all commits; for those ``chosen`` that have none a number below 0, another one for each request."""
+    times: Int64s = rows["timestamp"]
+    untimed = np.flatnonzero(times[chosen] < 0)
+    if len(untimed):
+        untimed = chosen[untimed[np.lexsort((rows["record_offset"][chosen[untimed]], group_of[untimed]))]]
+        commits = zip(rows["record_offset"][untimed].tolist(), rows["key"][untimed].tolist(), strict=True)
+        times = times.copy()
+        times[untimed] = -1 - np.fromiter(untimed_requests(commits), np.int64, len(untimed))
+    return times
+
+
 @lru_cache(1 << 14)
 def _outsider(code: int) -> Origin:
     """Origin of the requests with this code: from the lowest bit on the facts of a :class:`Request`, the number of the
@@ -397,4 +415,4 @@ def _are_regular(time: Int64s, before: Int64s) -> npt.NDArray[np.bool_]:
     for back in range(REGULAR):
         steps = np.roll(time, back) - np.roll(time, back + 1)
         least, most = np.minimum(least, steps), np.maximum(most, steps)
-    return (before >= REGULAR) & (least > 0) & (most <= 2 * least)
+    return (before >= REGULAR) & (np.roll(time, REGULAR) >= 0) & (least > 0) & (most <= 2 * least)

@@ -233,6 +233,17 @@ def rows_of(log: Log, directory: Path, release: str, group: str) -> list[Row]:
     return rows
 
 
+def test_commits_without_a_time_are_of_one_request_where_they_follow_each_other(tmp_path: Path) -> None:
+    """Records of message format 0 have none: that of all of them is -1."""
+    log = Log(group_version=1, commit_version=1, magic=0)
+    log.commit("g", {("orders", 0): 9}).commit("g", {("orders", 0): 5})
+    log.commit("g", {("orders", 0): 3, ("orders", 1): 3}).commit("h", {("orders", 0): 1}).commit("g", {("pay", 0): 1})
+    rows = check(discover([str(log.write(tmp_path))]), profile_for_release("0.9.0.1"))
+    told = {row["record_offset"]: row["origin_evidence"].split("; ")[1] for row in rows}
+    one, two = (f"{number} at once, without leader epochs, and not again" for number in ("1 partition", "2 partitions"))
+    assert told == {0: one, 1: one, 2: two, 3: two, 4: one, 5: one}
+
+
 def test_removals_of_other_groups_make_no_difference(tmp_path: Path) -> None:
     """A group loses two offsets one after the other, 40 ms apart; another one loses one between them."""
     log, keys = Log(), {("t", 0): 1, ("u", 0): 1}
