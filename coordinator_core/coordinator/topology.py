@@ -34,7 +34,7 @@ class PartitionMetadata:
     offline_replicas: tuple[int, ...]
 
 
-def alive_node(topology: Topology, broker_id: int, listener: str = DEFAULT_LISTENER) -> Node | None:
+def alive_node(topology: Topology, broker_id: int, listener: str) -> Node | None:
     """The broker when it is alive and has the listener (``getAliveBrokerNode``)."""
     broker = topology.brokers.get(broker_id)
     if broker is None or not broker.alive or listener not in broker.listeners:

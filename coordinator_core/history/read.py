@@ -104,11 +104,7 @@ def batched(records: Mapping[str, int], most: int) -> list[list[str]]:
 
 
 def read_deletions(
-    log: PartitionLog,
-    spans: Sequence[tuple[int, int]],
-    deletions: Deletions,
-    *,
-    on_damage: OnDamage = OnDamage.FAIL,
+    log: PartitionLog, spans: Sequence[tuple[int, int]], deletions: Deletions, *, on_damage: OnDamage
 ) -> None:
     """Add the tombstones of all groups within ``spans``, which ascend, as :func:`read_history` does."""
     passing = Passing((), wants_tombstones=True)

@@ -13,7 +13,7 @@ from coordinator_core.history.judge import Judge
 from coordinator_core.history.lessons import Lessons
 from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupHistory, Place, Version
 from coordinator_core.history.signs import name_of
-from coordinator_core.investigate.words import count, until
+from coordinator_core.investigate.words import count, some_of, until
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.rules.model import Severity
@@ -100,8 +100,7 @@ def step(change: Change) -> Event:
         text += f", {count(len(change.members), 'member')}"
     for name, members in (("joined", change.joined), ("left", change.left)):
         if members:
-            more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
-            text += f"; {name}: {', '.join(map(name_of, members[:_MEMBERS_SHOWN]))}{more}"
+            text += f"; {name}: {some_of([*map(name_of, members)], _MEMBERS_SHOWN)}"
     if change.kind is ChangeKind.EPOCH and change.cause:
         text += f"; cause: {change.cause}"
     return Event(change.place, text)

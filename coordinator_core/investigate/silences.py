@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coordinator_core.durations import HOUR_MS, MINUTE_MS, elapsed, span
 from coordinator_core.history.model import ChangeKind, GroupHistory, LeaderChange, PartitionHistory, Place, Version
 from coordinator_core.investigate.model import SHOWN, USUAL, Case, Event, Explanation, is_overdue
-from coordinator_core.investigate.words import count, moment, when
+from coordinator_core.investigate.words import count, moment, some_of, when
 from coordinator_core.rules.model import Severity
 
 _AT_LEAST_TWO = 2
@@ -82,8 +82,7 @@ def _has_left(group: GroupHistory, before: Place | None = None) -> bool:
 
 
 def _names(groups: Sequence[_Rhythm]) -> str:
-    more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
-    return ", ".join(one.group.group_id for one in groups[:SHOWN]) + more
+    return some_of([one.group.group_id for one in groups], SHOWN)
 
 
 _NOW = (

@@ -23,6 +23,7 @@ from coordinator_core.investigate.words import (
     of_topics,
     records,
     reset_offsets,
+    some_of,
     were,
     when,
 )
@@ -576,10 +577,7 @@ def explain_replicas(histories: Sequence[PartitionHistory], case: Case) -> Itera
             live = history.state.groups.keys() | {key.group_id for key in history.state.offsets}
             groups.setdefault(alone[history.offsets_partition], []).extend(sorted(live))
     each = "; ".join(
-        f"broker {broker}: {', '.join(sorted(names)[:SHOWN])}"
-        + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        for broker, names in sorted(groups.items())
-        if names
+        f"broker {broker}: {some_of(sorted(names), SHOWN)}" for broker, names in sorted(groups.items()) if names
     )
     yield Explanation(
         "offsets-topic-without-replicas",

@@ -50,6 +50,12 @@ def one_of(names: Sequence[str]) -> str:
     return f"{', '.join(some)} or {last}" if some else last
 
 
+def some_of(names: Sequence[str], most: int) -> str:
+    """``a, b and 3 more``: the first ``most`` names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def when(applies: object, *sentences: str) -> Sequence[str]:
     """The sentences, or none."""
     return sentences if applies else ()

@@ -79,7 +79,7 @@ def _bytes_of(keys: pa.Array) -> tuple[Int64s, memoryview]:
     return bounds, memoryview(b"" if data is None else data).cast("B")
 
 
-def merged_newest(places: Iterable[FileRange], unkeyed: Iterable[FileRange] = ()) -> NewestRecords:
+def merged_newest(places: Iterable[FileRange], unkeyed: Iterable[FileRange]) -> NewestRecords:
     """The newest records of a share of the keys; ``places`` hold the keys in log order, ``unkeyed`` the record
     offsets of records without one."""
     table = NewestTable(MAX_RECORDS)

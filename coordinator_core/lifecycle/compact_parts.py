@@ -96,7 +96,7 @@ R = TypeVar("R")
 
 
 def compact_in_parts(
-    log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes | None = None
+    log: PartitionLog, target: str, options: CompactionOptions, run: Run, sizes: PartSizes | None
 ) -> CompactionReport:
     """As ``compact.compact_partition`` without new record offsets; ``target`` is a path or URI that all tasks reach.
 

@@ -30,7 +30,7 @@ def notice(group: Json) -> str | None:
             return None
 
 
-def offsets_text(group: Json, *, verbose: bool, topics: Collection[str] | None = None) -> str:
+def offsets_text(group: Json, *, verbose: bool, topics: Collection[str] | None) -> str:
     """``--describe``: one line per assigned partition, of ``topics``, and per committed offset without an owner."""
     header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     header += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
@@ -136,7 +136,7 @@ def _assignment_text(assignment: list[Json] | Json | None) -> str:
     )
 
 
-def state_text(group: Json, *, verbose: bool, topology: Topology | None = None) -> str:
+def state_text(group: Json, *, verbose: bool, topology: Topology | None) -> str:
     """``--describe --state``."""
     header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
     coordinator = MISSING if topology is None else _coordinator(topology, group["offsets_partition"])

@@ -281,7 +281,7 @@ def history_lines(
     snapshot: Snapshot,
     asked: Asked,
     damage: list[Damage],
-    read: list[PartitionHistory] | None = None,
+    read: list[PartitionHistory],
     absent: set[str] | None = None,
 ) -> Iterator[list[bytes]]:
     """Lines of ``history.jsonl``, some thousand at a time; groups that have rows go from ``absent``."""

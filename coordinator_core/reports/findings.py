@@ -9,24 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.jsontext import fields_of
+from coordinator_core.rules.findings import SUBJECT
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.untrusted import csv_text, visible
 
-COLUMNS = (
-    "rule",
-    "severity",
-    "offsets_partition",
-    "record_offset",
-    "group_id",
-    "topic",
-    "partition",
-    "member_id",
-    "rows",
-    "message",
-    "evidence",
-    "remedy",
-    "muted",
-)
+COLUMNS = ("rule", "severity", *SUBJECT, "rows", "message", "evidence", "remedy", "muted")
 """Fields of a finding, in the order of JSON and CSV."""
 
 

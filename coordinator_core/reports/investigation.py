@@ -14,7 +14,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.losses import TOPIC_DELETED
 from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.words import count, moment, of_topics
+from coordinator_core.investigate.words import count, moment, of_topics, some_of
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
 from coordinator_core.topology import is_topic_name
@@ -126,9 +126,7 @@ def verdict_of(found: Investigation) -> str:
         now = "is not in the coordinator any more" if state is None else f"is {state.value}"
         shown = ""
         if state is not None and group.changes and (members := group.changes[-1].members):
-            more = f" and {len(members) - _MEMBERS} more" if len(members) > _MEMBERS else ""
-            names = ", ".join(map(name_of, members[:_MEMBERS]))
-            shown = f"; {count(len(members), 'member')}: {names}{more}"
+            shown = f"; {count(len(members), 'member')}: {some_of([*map(name_of, members)], _MEMBERS)}"
         kept = len(group.standing)
         ever = group.versions.keys() | {one.offset_key for one in group.bare if one.offset_key is not None}
         losses = [one for one in found.explanations if one.restore]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordinator_core.durations import elapsed
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import ChangeKind, EndKind, GroupHistory, PartitionHistory, Version
+from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.words import count
@@ -79,8 +79,8 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
                 for times, offsets in curves:
                     plot.plot([moment(at) for at in times], offsets, color=colour, linewidth=1.6)
                 ends += [(moment(times[-1]), float(offsets[-1]), str(key.partition)) for times, offsets in curves[-1:]]
-                gone = [one for one in group.versions[key] if _is_gone(one) and (one.gone_ms or -1) >= 0]
-                at = [moment(one.end.place.timestamp_ms) for one in gone if one.end is not None]
+                gone = [one for one in group.versions[key] if (one.gone_ms or -1) >= 0]
+                at = [moment(one.gone_ms or 0) for one in gone]
                 plot.plot(at, [one.last.committed_offset for one in gone], "x", color=COLOURS["critical"])
             for end, offset, text in _apart(ends, plot.get_ylim()):
                 plot.annotate(text, (end, offset), (3, 0), textcoords="offset points", va="center")
@@ -194,7 +194,11 @@ def _drawn_keys(group: GroupHistory) -> dict[str, list[OffsetKey]]:
 
     def weight(key: OffsetKey) -> tuple[bool, int, int]:
         versions = group.versions[key]
-        return any(map(_is_gone, versions)), len(versions), sum(version.commits for version in versions)
+        return (
+            any(one.gone_ms is not None for one in versions),
+            len(versions),
+            sum(version.commits for version in versions),
+        )
 
     found: dict[str, list[OffsetKey]] = {}
     for key in sorted(group.versions, key=lambda key: (tuple(-int(part) for part in weight(key)), key)):
@@ -210,24 +214,20 @@ def _drawn_groups(found: Investigation) -> list[GroupHistory]:
     return ordered[:GROUPS]
 
 
-def _is_gone(version: Version) -> bool:
-    return version.end is not None and version.end.kind is not EndKind.NEWER_VALUE
-
-
 def _curves(versions: Sequence[Version], last_ms: int) -> Iterator[tuple[list[int], list[int]]]:
     """Times and committed offsets, a curve for each stretch in which an offset was there."""
     versions = [one for one in versions if min(one.valid_from.timestamp_ms, one.last_place.timestamp_ms) >= 0]
     step = max(1, len(versions) // _POINTS)
     times: list[int] = []
     offsets: list[int] = []
-    for version in (one for number, one in enumerate(versions) if number % step == 0 or _is_gone(one)):
+    for version in (one for number, one in enumerate(versions) if number % step == 0 or one.gone_ms is not None):
         if times:
             times.append(version.valid_from.timestamp_ms)
             offsets.append(offsets[-1])
         times += [version.valid_from.timestamp_ms, version.last_place.timestamp_ms]
         offsets += [version.first.committed_offset, version.last.committed_offset]
-        if version.end is not None and _is_gone(version):
-            yield [*times, max(version.end.place.timestamp_ms, times[-1])], [*offsets, offsets[-1]]
+        if version.gone_ms is not None:
+            yield [*times, max(version.gone_ms, times[-1])], [*offsets, offsets[-1]]
             times, offsets = [], []
     if times:
         yield [*times, max(last_ms, times[-1])], [*offsets, offsets[-1]]
@@ -265,8 +265,8 @@ def _owners(group: GroupHistory, key: OffsetKey, names: dict[str, str], home: Pa
     for version, after in zip(versions, [*versions[1:], None], strict=True):
         begin_ms = version.valid_from.timestamp_ms
         end_ms = _until(home) if after is None else after.valid_from.timestamp_ms
-        if version.end is not None and _is_gone(version):
-            end_ms = version.end.place.timestamp_ms
+        if version.gone_ms is not None:
+            end_ms = version.gone_ms
         text, colour = "nobody", COLOURS["line"]
         if version.member is not None:
             text = names[version.member.member_id]
@@ -301,8 +301,8 @@ def _standing(found: Investigation) -> tuple[list[int], list[int]]:
                 if not standing:
                     steps[version.valid_from.timestamp_ms] = steps.get(version.valid_from.timestamp_ms, 0) + 1
                 standing = True
-                if version.end is not None and _is_gone(version):
-                    steps[version.end.place.timestamp_ms] = steps.get(version.end.place.timestamp_ms, 0) - 1
+                if (gone_ms := version.gone_ms) is not None:
+                    steps[gone_ms] = steps.get(gone_ms, 0) - 1
                     standing = False
     # What began, or went, at an unknown time counts from the first known one on.
     times, standing_now, total = [], [], steps.pop(-1, 0)
@@ -318,7 +318,7 @@ def _group_read(group: GroupHistory, keys: Sequence[OffsetKey], home: PartitionH
     for key in keys:
         versions = group.versions[key]
         first, last = versions[0], versions[-1]
-        gone = f", gone at {time_text(last.end.place.timestamp_ms)}" if last.end is not None and _is_gone(last) else ""
+        gone = "" if last.gone_ms is None else f", gone at {time_text(last.gone_ms)}"
         name = visible(key.topic_partition)
         yield (
             f"{name}: {first.first.committed_offset} at {time_text(first.valid_from.timestamp_ms)}, "

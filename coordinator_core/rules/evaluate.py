@@ -74,7 +74,7 @@ class Hits:
     together: pa.Table | None
 
 
-def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
+def chosen_rules(facts: Facts, codes: Collection[str] | None) -> Chosen:
     """Rules with these ``codes`` (``None``: all) that can be evaluated on ``facts``."""
     evaluated: list[Rule] = []
     not_evaluated: dict[str, str] = {}

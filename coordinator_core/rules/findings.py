@@ -70,12 +70,12 @@ def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: boo
         )
         message = pc.if_else(pa.array(rows > 1), more, message)
     columns = {
-        "rule": pa.array([rule.code]).take(pa.array(np.zeros(size, np.int64))),
-        "severity": pa.array([severity.label]).take(pa.array(np.zeros(size, np.int64))),
+        "rule": pa.repeat(rule.code, size),
+        "severity": pa.repeat(severity.label, size),
         "rows": pa.array(rows),
         "message": message,
         "evidence": _evidence(hits),
-        "remedy": pa.array([rule.remedy]).take(pa.array(np.zeros(size, np.int64))),
+        "remedy": pa.repeat(rule.remedy, size),
     }
     for name in (*SUBJECT, _MUTED):
         if name in hits.column_names:
@@ -142,7 +142,7 @@ def _message(template: str, hits: pa.Table) -> pa.Array:
         position = place.end()
     parts.append(template[position:])
     if len(parts) == 1:
-        return pa.array([template]).take(pa.array(np.zeros(hits.num_rows, np.int64)))
+        return pa.repeat(template, hits.num_rows)
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -153,7 +153,7 @@ def _evidence(hits: pa.Table) -> pa.Array:
     for number, name in enumerate(names):
         parts += [f'{", " if number else "{"}"{name}": ', _json(hits[name])]
     if not parts:
-        return pa.array(["{}"]).take(pa.array(np.zeros(hits.num_rows, np.int64)))
+        return pa.repeat("{}", hits.num_rows)
     return pc.binary_join_element_wise(*parts, "}", "")
 
 

@@ -130,12 +130,12 @@ def _epoch_ahead(facts: Facts, _: Limits) -> pa.Table:
     assignment = groups.numbers("assignment_epoch")
     modern = ~groups.equals("type", GroupType.CLASSIC)
     bad = modern & (assignment > epoch)
-    what = pa.array(["assignment"] * int(bad.sum()), pa.string())
+    what = pa.repeat("assignment", int(bad.sum()))
     of_groups = groups.rows(bad, "group_id", "group_epoch", epoch=assignment[bad], what=what)
     row = facts.group_row("members")
     ahead = modern[row] & (members.numbers("member_epoch") > epoch[row]) & (row >= 0)
     epochs = {"group_epoch": epoch[row[ahead]].astype(np.int32), "epoch": members.numbers("member_epoch")[ahead]}
-    what = pa.array(["member"] * int(ahead.sum()), pa.string())
+    what = pa.repeat("member", int(ahead.sum()))
     of_members = members.rows(ahead, "group_id", "member_id", **epochs, what=what)
     return pa.concat_tables([of_groups, of_members], promote_options="default")
 

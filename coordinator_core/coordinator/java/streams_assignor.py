@@ -262,7 +262,7 @@ def assign_sticky(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     replicas: int,
     *,
-    revised: bool = False,
+    revised: bool,
 ) -> dict[str, TaskAssignment]:
     """Tasks of each member. ``members`` iterate as Kafka's map, ``subtopologies`` by id; ``replicas``: standby tasks
     of each task with state; ``revised``: ``StreamsRules.has_revised_assignor``."""
