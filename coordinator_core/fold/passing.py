@@ -47,7 +47,7 @@ class Chosen:
     def __init__(self, groups: Collection[str] | Portion) -> None:
         self.portion = groups if isinstance(groups, Portion) else Portion(0, 0)
         ids = () if isinstance(groups, Portion) else groups
-        self.prefixes = frozenset(_prefix(one) for one in ids)
+        self.prefixes = frozenset(prefix_of(one) for one in ids)
         self.replaced = frozenset(one for one in ids if _REPLACEMENT in one)
         """Group ids that may stand for other bytes, too: bytes that are no UTF-8 are read as U+FFFD."""
         self._known: dict[bytes, bool] = {}
@@ -72,9 +72,10 @@ class Chosen:
         )
 
 
-def _prefix(group_id: str) -> bytes:
+def prefix_of(group_id: str) -> bytes:
+    """A group id as it stands in keys. No key has one that is too long: malformed bytes grow when decoded."""
     encoded = group_id.encode("utf-8", "surrogateescape")
-    return len(encoded).to_bytes(2, "big") + encoded
+    return (len(encoded) & 0xFFFF).to_bytes(2, "big") + encoded
 
 
 class Passing:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.passing import Passing
+from coordinator_core.fold.passing import Passing, prefix_of
 from coordinator_core.groups.model import Group
 from coordinator_core.history.members import generation_of, owner_of
 from coordinator_core.history.model import Deletions, Member, PartitionHistory, Place
@@ -86,8 +86,7 @@ def take_history(
 
 def row_of(table: VersionTable, group_id: str) -> int:
     """Row of a group in ``table.groups``."""
-    encoded = group_id.encode("utf-8", "surrogateescape")
-    return int(table.number_group(np.frombuffer(len(encoded).to_bytes(2, "big") + encoded, np.uint8)))
+    return int(table.number_group(np.frombuffer(prefix_of(group_id), np.uint8)))
 
 
 class _Through(Passing):

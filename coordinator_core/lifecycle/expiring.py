@@ -24,6 +24,7 @@ from coordinator_core.lifecycle.expiry import GroupSweep
 from coordinator_core.lifecycle.plan import Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.records.codec import encode_key
+from coordinator_core.records.wire import MAX_STRING_BYTES
 from coordinator_core.releases import Profile
 
 OFFSET_COLUMNS = ("group_id", "topic", "partition", "commit_timestamp_ms", "expire_timestamp_ms", "record_offset")
@@ -281,6 +282,14 @@ class OffsetColumns:
         found: Int64s = of_group[self.group[rows]] + of_topic[self.topic[rows]]
         return found
 
+    def have_long_names(self, rows: Int64s) -> Bools:
+        """Whether no record can have the key of an offset, as :attr:`Tombstone.is_writable` says."""
+        of_group, of_topic = (
+            pc.greater(pc.binary_length(texts), MAX_STRING_BYTES).to_numpy(False) for texts in self.texts
+        )
+        found: Bools = of_group[self.group[rows]] | of_topic[self.topic[rows]]
+        return found
+
     @cached_property
     def texts(self) -> tuple[pa.Array, pa.Array]:
         """``group_ids`` and ``topics``."""
@@ -356,7 +365,12 @@ def sweep_columns(
         for begin in range(0, len(offsets), _ROWS_AT_ONCE)
     )
     failed = _end_groups(sweep, offsets, counts, expiring, now_ms)
-    failure = sweep.load_failure() or failed
+    is_long = offsets.have_long_names(expiring.rows)
+    if is_long.any():
+        for row, time in zip(expiring.rows[is_long].tolist(), expiring.expires_at_ms[is_long].tolist(), strict=True):
+            sweep.refuse(offsets.group_ids[offsets.group[row]], is_due=time <= now_ms)
+        expiring = _Expiring(*(values[~is_long] for values in expiring))
+    failure = sweep.load_failure() or failed or sweep.unwritable
     counted = Counter(conditions.counted)
     for of_group in sweep.kept.values():
         counted.update(of_group)

@@ -27,6 +27,7 @@ from coordinator_core.groups.model import (
 from coordinator_core.lifecycle.due import expiry_of_commit
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
+from coordinator_core.records.wire import MAX_STRING_BYTES
 from coordinator_core.releases import Clock, ExpiryRules, PendingHold, Profile, ShareSweep
 
 
@@ -127,6 +128,8 @@ class GroupSweep:
     due: list[Tombstone] = field(default_factory=list)
     forecast: list[Tombstone] = field(default_factory=list)
     kept: dict[str, Counter[Kept]] = field(default_factory=dict)
+    unwritable: str | None = None
+    """Why a due tombstone cannot be written."""
 
     def __post_init__(self) -> None:
         state = self._state
@@ -146,7 +149,7 @@ class GroupSweep:
             offsets.setdefault(offset_key.group_id, []).append((offset_key, offset))
         group_ids = sorted(self._state.groups.keys() | offsets.keys())
         failures = [self.load_failure(), *(self.sweep_group(one, offsets.get(one, [])) for one in group_ids)]
-        return next((failure for failure in failures if failure is not None), None)
+        return next((failure for failure in (*failures, self.unwritable) if failure is not None), None)
 
     def keep(self, group_id: str, kept: Kept, count: int = 1) -> None:
         self.kept.setdefault(group_id, Counter())[kept] += count
@@ -255,7 +258,17 @@ class GroupSweep:
 
     def _add(self, tombstones: Iterable[Tombstone]) -> None:
         for tombstone in tombstones:
-            (self.due if tombstone.expires_at_ms <= self._now_ms else self.forecast).append(tombstone)
+            is_due = tombstone.expires_at_ms <= self._now_ms
+            if tombstone.is_writable:
+                (self.due if is_due else self.forecast).append(tombstone)
+            else:
+                self.refuse(tombstone.group_id, is_due=is_due)
+
+    def refuse(self, group_id: str, *, is_due: bool) -> None:
+        """Count a tombstone that cannot be written, which ends the sweep in which it is due."""
+        self.keep(group_id, Kept.SWEEP_FAILS)
+        if is_due:
+            self.unwritable = f"group {group_id[:40]!r}: its id or a topic has more than {MAX_STRING_BYTES} bytes"
 
     def _offset_tombstone(self, offset_key: OffsetKey, offset: CommittedOffset, due: _Due) -> Tombstone:
         return Tombstone(

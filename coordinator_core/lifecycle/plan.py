@@ -23,6 +23,7 @@ from enum import StrEnum
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.records.codec import encode_key
+from coordinator_core.records.wire import MAX_STRING_BYTES, encode_utf8
 from coordinator_core.releases import CLASSIC_KEY_TYPES
 
 
@@ -151,6 +152,12 @@ class Tombstone:
         if self.regular_expression is not None:
             data["regularExpression"] = self.regular_expression
         return encode_key(self.key_type, data)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a record can have the key: each malformed byte of a name is three bytes once it is decoded."""
+        names = (self.group_id, self.topic, self.regular_expression)
+        return all(len(encode_utf8(name)) <= MAX_STRING_BYTES for name in names if name is not None)
 
     def digested_key(self) -> bytes:
         """The key, behind its length: what the digest of a plan is made of."""

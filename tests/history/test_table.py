@@ -39,9 +39,11 @@ from coordinator_core.merge.packed import PackedTexts
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile, profile_for_release
 from tests.cases import CASES, FEW_CASES, Case, cross_section
+from tests.fold import random_logs
 from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.logs import DAY, HOUR, T0, Client, Log, modern_member
+from tests.log.builders import build_batch, write_partition
 
 Row = dict[str, Any]
 
@@ -223,6 +225,15 @@ def test_a_leader_epoch_below_minus_one_counts_as_none(tmp_path: Path) -> None:
         log.wait(5000).commit("g", {("t", 0): 5 + epoch}, leader_epoch=epoch)
     rows = check(discover([str(log.write(tmp_path))]), profile_for_release("4.3.1"))
     assert {row["leader_epoch"] for row in rows} == {None, 3}
+
+
+def test_a_group_id_of_malformed_bytes_that_is_too_long_for_a_key(tmp_path: Path) -> None:
+    """Each of its bytes is one character of three bytes once it is decoded."""
+    key = random_logs.encoded_key(b"\xff" * 32767, b"t", 0)
+    pairs = [(key, random_logs.offset_value(3, offset, b"")) for offset in (5, 6)]
+    write_partition(tmp_path, {0: build_batch(0, pairs)})
+    rows = check(discover([str(tmp_path)]), profile_for_release("4.3.1"))
+    assert [row["committed_offset"] for row in rows] == [5, 6]
 
 
 def rows_of(log: Log, directory: Path, release: str, group: str) -> list[Row]:

@@ -21,8 +21,10 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.runs.local import merged_partitions
 from tests.cases import Case, case, cross_section
+from tests.fold.random_logs import encoded_key, offset_value
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.lifecycle.sweeps import expired_offset_keys
+from tests.log.builders import build_batch, write_partition
 
 CASES = ("k0102/before", "k241/before", "k392-classic", "k431-expired/A", "k431-mixed", "k431-txn")
 NOW_MS = 1_800_000_000_000
@@ -126,3 +128,19 @@ def test_random_groups(
     assert (sum(one.tombstones for one in found) > 0) is loads
     assert (sum(one.later for one in found) > 0) is loads
     assert sum(one.kept.get(Kept.SUBSCRIBED_TOPIC, 0) for one in found) > 0
+
+
+@pytest.mark.parametrize("group, topic", [(b"\xff" * 20_000, b"t"), (b"g", b"\xff" * 20_000)])
+def test_names_that_no_tombstone_can_have(group: bytes, topic: bytes, tmp_path: Path) -> None:
+    """Brokers decode each of these bytes to one character of three, and cannot write the name again."""
+    keys = [encoded_key(group, topic, 0), encoded_key(b"plain", b"t", 0)]
+    write_partition(tmp_path, {0: build_batch(0, [(key, offset_value(3, 5, b"")) for key in keys])})
+    source, profile = discover([str(tmp_path)]), profile_for_release("4.3.1")
+    [due] = check(source, profile, now_ms=NOW_MS, retention_ms=1)
+    assert due.failure is not None
+    assert "more than 32767 bytes" in due.failure
+    assert (due.tombstones, due.later) == (0, 0)
+    [later] = check(source, profile, now_ms=NOW_MS, retention_ms=2 * NOW_MS)
+    assert later.failure is None
+    assert later.kept[Kept.SWEEP_FAILS] >= 1
+    assert later.later >= 2
