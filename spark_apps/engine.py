@@ -24,7 +24,7 @@ from coordinator_core.merge.shards import StoredShard
 from coordinator_core.releases import Profile
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.manifest import ReplayFacts
-from coordinator_core.runs.place import RunPlace, source_directories
+from coordinator_core.runs.place import RunPlace, check_count, source_directories
 from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
 from spark_apps.packing import MIB, fold_task_bytes, share_out
@@ -66,6 +66,7 @@ def replay(
 
     began = perf_counter()
     snapshot = snapshot_of(source)
+    check_count(snapshot, offsets_topic_num_partitions)
     # Each task sees whether its own file is as it was pinned.
     check_source(snapshot, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:

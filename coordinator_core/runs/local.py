@@ -30,7 +30,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.folding import Folding
-from coordinator_core.runs.place import RunPlace, source_directories
+from coordinator_core.runs.place import RunPlace, check_count, source_directories
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +120,7 @@ def replay_to_run(
     """
     began = perf_counter()
     snapshot = snapshot_of(source)
+    check_count(snapshot, offsets_topic_num_partitions)
     check_source(source, on_damage)
     rules = profile or _inferred(snapshot)
     inferred = perf_counter()

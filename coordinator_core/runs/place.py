@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from coordinator_core import storage
-from coordinator_core.durations import utc_text
+from coordinator_core.durations import numbered, utc_text
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import Snapshot
 
@@ -164,6 +164,15 @@ def check_sources(output: str, cluster: str, sources: Sequence[str]) -> None:
                 f"the snapshot {source} lies among the runs of cluster {cluster!r} in {output}; "
                 "choose another output, or keep the snapshot elsewhere"
             )
+
+
+def check_count(snapshot: Snapshot, offsets_topic_num_partitions: int | None) -> None:
+    """:class:`UsageError` for a number of offsets partitions that the log itself contradicts: by that number all of its
+    groups would lie in wrong partitions."""
+    last = max((log.offsets_partition for log in snapshot.partitions), default=-1)
+    if offsets_topic_num_partitions is not None and offsets_topic_num_partitions <= last:
+        number = numbered(offsets_topic_num_partitions, "partition")
+        raise UsageError(f"the offsets topic has more than {number}: the log has offsets partition {last}")
 
 
 def source_directories(snapshot: Snapshot) -> list[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow.compute as pc
 import pytest
@@ -25,6 +26,7 @@ from coordinator_core.runs.manifest import summary
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import all_digests, state_hash
+from spark_apps.engine import replay as spark_replay
 from tests.replay.reference import replay_partition
 from tests.runs.state_tables import state_tables
 
@@ -114,6 +116,22 @@ def test_the_first_damage_is_the_one_reported(tmp_path: Path) -> None:
     damage: list[Damage] = []
     replay_snapshot(discover([str(log)]), profile, on_damage=OnDamage.SALVAGE, damage=damage)
     assert [found.path for found in damage] == [segment.path for segment in segments[::3]]
+
+
+def test_a_number_of_partitions_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
+    """By it every group would lie in a wrong partition."""
+    snapshot = discover([str(copy_log("k431-txn", tmp_path / "log"))])
+    last = max(log.offsets_partition for log in snapshot.partitions)
+    for count in (1, last):
+        place = RunPlace(str(tmp_path / "runs"), "c", "w", "r")
+        said = rf"^the offsets topic has more than {count} partitions?: the log has offsets partition {last}$"
+        with pytest.raises(UsageError, match=said):
+            replay_to_run(snapshot, place, profile=None, now_ms=0, offsets_topic_num_partitions=count)
+        with pytest.raises(UsageError, match=said):
+            # Before Spark is asked for anything.
+            spark_replay(cast(Any, None), snapshot, place, profile=None, now_ms=0, offsets_topic_num_partitions=count)
+    assert not (tmp_path / "runs").exists()
+    replay_to_run(snapshot, place, profile=None, now_ms=0, offsets_topic_num_partitions=last + 1)
 
 
 def test_output_in_the_snapshot_is_refused(tmp_path: Path) -> None:
