@@ -367,9 +367,10 @@ def sweep_columns(
     failed = _end_groups(sweep, offsets, counts, expiring, now_ms)
     is_long = offsets.have_long_names(expiring.rows)
     if is_long.any():
-        for row, time in zip(expiring.rows[is_long].tolist(), expiring.expires_at_ms[is_long].tolist(), strict=True):
+        rows, times, is_explicit = expiring
+        for row, time in zip(rows[is_long].tolist(), times[is_long].tolist(), strict=True):
             sweep.refuse(offsets.group_ids[offsets.group[row]], is_due=time <= now_ms)
-        expiring = _Expiring(*(values[~is_long] for values in expiring))
+        expiring = _Expiring(rows[~is_long], times[~is_long], is_explicit[~is_long])
     failure = sweep.load_failure() or failed or sweep.unwritable
     counted = Counter(conditions.counted)
     for of_group in sweep.kept.values():
