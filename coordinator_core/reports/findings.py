@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.durations import numbered
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.findings import SUBJECT
 from coordinator_core.rules.model import Rule, Severity
@@ -37,12 +38,14 @@ def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Itera
     yield (
         f"{summary['verdict']}: {counts_text(summary['counts'])}"
         + (f", {summary['muted']} muted" if summary["muted"] else "")
-        + f"; {len(summary['evaluated'])} rules evaluated, {len(summary['not_evaluated'])} not evaluated, "
+        + f"; {numbered(len(summary['evaluated']), 'rule')} evaluated, {len(summary['not_evaluated'])} not evaluated, "
         f"{len(summary['not_applicable'])} not applicable"
     )
+    # A snapshot has a run for as long as the command.
+    of_run = f"run {run['run_id']} of {run['cluster']}, window {run['window']}"
     yield (
-        f"run {run['run_id']} of {run['cluster']}, window {run['window']}, {run['profile']}"
-        + ("" if run["complete"] else ", PARTIAL: part of the log could not be read")
+        f"{'a snapshot' if run['path'] is None else of_run}, {run['profile']}"
+        + ("" if run["complete"] else ", PARTIAL: not all of the log is known")
     )
     if findings.num_rows:
         yield ""

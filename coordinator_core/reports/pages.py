@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, utc_text
+from coordinator_core.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, noun, utc_text
 from coordinator_core.untrusted import visible
 
 _WORD = re.compile(r"\S+")
@@ -41,6 +41,7 @@ def _environment() -> Environment:
         "bytes": byte_text,
         "duration": duration_text,
         "number": number_text,
+        "numbered": lambda value, name: f"{number_text(value)} {noun(value, name)}",
         "shortened": shortened,
         "time": time_text,
         "visible": visible,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from coordinator_core import __version__
 from coordinator_core.durations import DAY_MS, utc_text
 from coordinator_core.groups.model import TransactionOutcome
+from coordinator_core.ingest.unknown import partial_text
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
 from coordinator_core.reports.commit_rate import commit_rate
@@ -86,6 +87,7 @@ def _scope(facts: Facts) -> Document:
         "now_ms": facts.now_ms,
         **{name: manifest[name] for name in ("profile", "profile_inferred", "complete")},
         "damage": len(manifest["damage"]),
+        "partial": partial_text(manifest["damage"]),
         "offsets_partitions": len(manifest["cut"]),
         "offsets_topic_num_partitions": manifest["offsets_topic_num_partitions"],
         "records": int(facts.table("segments").numbers("records").sum()),

@@ -33,7 +33,7 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
     muted = f", {report['muted']} muted" if report["muted"] else ""
     yield f"- {counts_text(report['counts'])}{muted}; {numbered(len(report['not_evaluated']), 'rule')} not evaluated"
     if not scope["complete"]:
-        yield f"- **Partial**: {numbered(scope['damage'], 'damaged place')} in the log"
+        yield f"- **Partial**: {scope['partial']}"
     groups, offsets = scope["groups"], scope["committed_offsets"]
     yield (
         f"- {number_text(groups)} {noun(groups, 'group')}, {number_text(offsets)} {noun(offsets, 'committed offset')} "

@@ -148,10 +148,12 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
 
 def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, float]) -> list[str]:
     """The run in a few lines for a person."""
+    from coordinator_core.ingest.unknown import partial_text
+
     rows = {table: entry["rows"] for table, entry in manifest["tables"].items()}
-    inputs, damage = manifest["inputs"], manifest["damage"]
+    inputs = manifest["inputs"]
     size = sum(entry["bytes"] for entry in inputs)
-    segments, damaged = numbered(len(inputs), "segment"), numbered(len(damage), "place")
+    segments = numbered(len(inputs), "segment")
     inferred = "told from the records" if rows["record_counts"] else "assumed: no record tells it"
     chosen = inferred if manifest["profile_inferred"] else "as asked"
     facts = [
@@ -161,7 +163,7 @@ def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, f
         ("input", f"{segments}, {numbered(len(manifest['cut']), 'offsets partition')}, {size} bytes"),
         (
             "complete",
-            "yes" if manifest["complete"] else f"NO: damaged in {damaged}, see manifest",
+            "yes" if manifest["complete"] else f"NO: {partial_text(manifest['damage'])}, see manifest",
         ),
         ("groups", f"{rows['groups']} with {numbered(rows['members'], 'member')}"),
         ("offsets", f"{rows['offsets']} committed, {rows['pending_offsets']} pending"),

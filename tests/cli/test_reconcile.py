@@ -46,6 +46,15 @@ def test_text_names_the_finding_its_record_and_what_was_not_looked_at(
     assert "not evaluated: R31 needs topics (--topics)" in text
 
 
+def test_the_text_says_what_it_is_about(negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_partition(tmp_path / "log", {0: log_of(classic(), commit(offset=-1))})
+    one_rule = ["--rule", "R44", "--now-ms", str(NOW_MS)]
+    for path, about in ((negative, "run r of c, window w, J"), (str(tmp_path / "log"), "a snapshot, J")):
+        verdict, subject = said(["reconcile", path, *one_rule], capfd, code=1).splitlines()[:2]
+        assert verdict == "warning: 0 critical, 1 warning, 0 info; 1 rule evaluated, 0 not evaluated, 0 not applicable"
+        assert subject.startswith(about)
+
+
 def test_json_has_every_rule_in_one_place(negative: str, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(said(["reconcile", negative, "--format", "json"], capfd, code=1))
     assert document["verdict"] == "warning"

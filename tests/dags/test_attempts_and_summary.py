@@ -119,7 +119,7 @@ def test_the_summary_of_k431_torn_bitflip_says_that_it_is_partial(tmp_path: Path
     assert facts["run"] == "/runs/r"
     assert facts["cluster"] == "torn, window w"
     assert facts["profile"].endswith("told from the records")
-    assert facts["complete"] == f"NO: damaged in {len(found['damage'])} places, see manifest"
+    assert facts["complete"] == f"NO: {len(found['damage'])} damaged places in the log, see manifest"
     assert facts["findings"] == "not looked for yet"
     assert facts["seconds"] == "pin 1.2, replay 2.0"
 

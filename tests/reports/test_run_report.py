@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_core.cli.app import run
+from coordinator_core.errors import Damage
 from coordinator_core.reports.charts import WIDTH, bar_chart
 from coordinator_core.reports.commit_rate import MAX_BUCKETS
 from coordinator_core.reports.pages import time_text
@@ -27,6 +29,7 @@ from coordinator_core.reports.run_report import run_report
 from coordinator_core.reports.run_summary import run_summary
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.figures import EXAMPLES, figures_of
 from coordinator_core.rules.settings import settings_from
 from tests.log.builders import NOW_MS, build_batch, write_partition
@@ -190,6 +193,25 @@ def test_contrast_in_every_mode(mode: int, html: str) -> None:
         assert (bright + 0.05) / (dark + 0.05) >= 3
 
 
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (["bad_crc"], "1 damaged place in the log"),
+        (["torn_tail", "not_read"], "2 damaged places in the log"),
+        (["transactions_unknown"], "1 offsets partition made of records of a consumer"),
+        (["records_only", "bad_crc"], "1 damaged place in the log, 1 offsets partition made of records of a consumer"),
+    ],
+)
+def test_why_a_run_is_partial(kinds: list[str], said: str, tmp_path: Path) -> None:
+    """The files of a log made of records are sound."""
+    healthy = one(*HEALTHY).publish(tmp_path)
+    damage = [Damage("f", 0, None, kind, "").as_dict() for kind in kinds]
+    facts = Facts(replace(healthy, manifest={**healthy.manifest, "complete": False, "damage": damage}))
+    document, _ = run_report(facts, evaluate(facts))
+    assert f"- **Partial**: {said}\n" in run_summary(document)
+    assert f"<strong>Partial: {said}. Not all of the log is known.</strong>" in run_page(document)
+
+
 def test_an_empty_log_has_a_report(tmp_path: Path) -> None:
     report = reported(EMPTY, tmp_path)
     assert report["verdict"] == "clean"
@@ -200,6 +222,8 @@ def test_an_empty_log_has_a_report(tmp_path: Path) -> None:
     assert still == ["changes", "lag", "expiry", "transactions"]
     assert "No rule found" not in page
     assert run_summary(report).startswith("**No findings**: c, w\n")
+    inferred = run_page(report | {"scope": report["scope"] | {"profile_inferred": True}})
+    assert ", assumed: no record tells it</dd>" in inferred
 
 
 def test_days_of_the_calendar_are_those_of_the_times(tmp_path: Path) -> None:
