@@ -50,8 +50,14 @@ def replay_command(
     if options.engine is Engine.SPARK:
         from coordinator_core.cli.spark_app import publish_with_spark
 
-        result = publish_with_spark(paths, place, options)
-        signing.run(place.path)
+        # A run is signed before it is the latest.
+        result = publish_with_spark(paths, place, options, latest=sign_key is None)
+        if sign_key is not None:
+            from coordinator_core.runs.publish import promote
+            from coordinator_core.runs.read import open_run
+
+            signing.run(place.path)
+            result["latest"] = promote(place, open_run(place.path).manifest)
     else:
         keep_freed_memory()
         manifest = publish_locally(paths, place, options)

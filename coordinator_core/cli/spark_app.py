@@ -27,8 +27,13 @@ DAMAGE_WORDS = {OnDamage.FAIL: (), OnDamage.RECOVER: ("--partial",), OnDamage.SA
 _GRACE_SECONDS = 60
 
 
-def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
-    """Replay and publish in a Spark application of its own process; returns the summary it printed."""
+def publish_with_spark(
+    paths: Sequence[str], place: RunPlace, options: ReplayOptions, *, latest: bool = True
+) -> dict[str, Any]:
+    """Replay and publish in a Spark application of its own process; returns the summary it printed.
+
+    ``latest``: the application lets ``latest.json`` name the run.
+    """
     command: list[str] = []
     for path in paths:
         command += ["--snapshot", path]
@@ -36,7 +41,7 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
     command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
     if options.offsets_topic_num_partitions is not None:
         command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
-    command += replay_words(options)
+    command += [*replay_words(options), *([] if latest else ["--no-latest"])]
     cache = "" if options.fold_cache is None else options.fold_cache.directory
     told = run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
     # Loaded here, so that the application starts sooner.

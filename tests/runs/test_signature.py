@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from coordinator_core.cli import spark_app
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
+from coordinator_core.log.discovery import discover
+from coordinator_core.releases import profile_for_release
+from coordinator_core.runs import signature
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.manifest import summary
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.publish import promote
+from coordinator_core.runs.signature import sign_run
 from tests.cases import case
 from tests.runs.logs import snapshot
 
@@ -47,6 +58,32 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["replay", SOURCE, "--output", str(place), *OPTIONS, "--run-id", "r", "--sign-key", str(private)]
     assert regroup(command) == ExitCode.CLEAN
     return place
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_run_of_spark_is_signed_before_it_is_the_latest(
+    signed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of ``latest.json`` verifies what it names."""
+    latest, private = tmp_path / "runs/c/latest.json", write_keys(tmp_path, "key")[0]
+
+    def replayed(_: str, __: str, arguments: list[str], *___: object) -> dict[str, Any]:
+        options = dict(pairwise(arguments))
+        place = RunPlace(*(options[f"--{name}"] for name in ("output", "cluster", "window", "run-id")))
+        manifest = replay_to_run(discover([SOURCE]), place, profile=profile_for_release("4.3.1"), now_ms=1)
+        is_latest = "--no-latest" not in arguments and promote(place, manifest)
+        return summary(manifest, path=place.path, latest=is_latest)
+
+    def sign(run: str, key: Any) -> None:
+        assert not latest.exists()
+        sign_run(run, key)
+
+    monkeypatch.setattr(spark_app, "run_spark_app", replayed)
+    monkeypatch.setattr(signature, "sign_run", sign)
+    command = ["replay", SOURCE, "--output", str(tmp_path / "runs"), *OPTIONS, "--run-id", "r", "--engine", "spark"]
+    assert regroup([*command, *(["--sign-key", str(private)] if signed else [])]) == ExitCode.CLEAN
+    assert json.loads(latest.read_text())["path"] == "w/r"
+    assert (tmp_path / "runs/c/w/r/manifest.json.sig").exists() is signed
 
 
 @pytest.fixture
