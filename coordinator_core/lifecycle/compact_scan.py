@@ -407,12 +407,12 @@ def _newest_of(
         return stopped, position
 
     def enter_batch(scanned: ScannedSegment, batch: Batch) -> None:
-        path = scanned.segment.path
         if batch.is_control or batch.last_offset < start_offset or batch.base_offset >= end_offset:
             return
-        if enter(_decompressed(batch, path), 0)[0] == Stop.END:
+        plain = decompressed(batch)
+        if plain is not None and enter(plain, 0)[0] == Stop.END:
             return
-        if enter(keys_of_batch(batch, path=path), 0)[0] != Stop.END:
+        if enter(keys_of_batch(batch, path=scanned.segment.path), 0)[0] != Stop.END:
             raise scanned.damaged(batch.position, "bad_records", "offsets of the batch do not fit together")
 
     for scanned in chunk:
@@ -420,14 +420,14 @@ def _newest_of(
     return table
 
 
-def _decompressed(batch: Batch, path: str) -> bytes:
-    """The batch as a v2 batch that the kernel can walk over, if it is one but for its compression."""
+def decompressed(batch: Batch) -> bytes | None:
+    """A v2 batch without its compression, for kernels; ``None`` for what only the readers of ``log`` can tell."""
     if batch.magic < 2:
-        return keys_of_batch(batch, path=path)
+        return None
     try:
         section = records_section(batch, _LIMITS)
     except CompressionError:
-        return keys_of_batch(batch, path=path)
+        return None
     header = bytearray(batch.data[:HEADER_BYTES])
     length = HEADER_BYTES - LENGTH_END + len(section)
     header[BatchField.LENGTH : BatchField.LENGTH + 4] = length.to_bytes(4, "big")

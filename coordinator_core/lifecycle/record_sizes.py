@@ -10,7 +10,7 @@ import numpy as np
 from coordinator_core.kernels import SizeTable, add_record_sizes
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.kernels.layout import Stop
-from coordinator_core.lifecycle.compact_scan import KeyRows, LogScan, ScannedSegment
+from coordinator_core.lifecycle.compact_scan import KeyRows, LogScan, ScannedSegment, decompressed
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.types import Batch, Record
 from coordinator_core.log.writer import BatchHeader, encode_batch, encode_record
@@ -28,12 +28,15 @@ def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeyRows:
     """
     table = SizeTable(kept, scan.start_offset, end_offset)
 
-    def add(data: memoryview, position: int) -> tuple[int, int]:
+    def add(data: memoryview | bytes, position: int) -> tuple[int, int]:
         stopped, position = add_record_sizes(data, position, len(data), _NO_SIZES, table)
         return stopped, position
 
     def add_batch(scanned: ScannedSegment, batch: Batch) -> None:
         if batch.is_control or batch.last_offset < scan.start_offset:
+            return
+        unpacked = decompressed(batch)
+        if unpacked is not None and add(unpacked, 0)[0] == Stop.END:
             return
         records = batch_records(batch, path=scanned.segment.path)
         if records:

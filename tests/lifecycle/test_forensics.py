@@ -22,7 +22,7 @@ from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 from tests.cases import CASES, FEW_CASES, TORN, Case, case, cross_section
 from tests.cli.test_damaged_input import write_segment
-from tests.log.builders import build_empty_batch, build_wrapper
+from tests.log.builders import build_batch, build_empty_batch, build_wrapper
 from tests.replay.histories import History, OffsetKey, encoded_key, offset_value
 
 NOW_MS = 1_800_000_000_000
@@ -121,6 +121,17 @@ def test_keys_that_cannot_be_read_are_weighed_too(tmp_path: Path) -> None:
         1: 1,
         99: 1,
     }
+
+
+def test_sizes_of_a_compressed_batch_with_an_append_time_are_those_without_the_compression(tmp_path: Path) -> None:
+    """Each record has the delta to its producer's timestamp, which the append time hides."""
+    commits = [(encoded_key(), offset_value(number), 1_000 + 1_000 * number) for number in range(3)]
+    found = []
+    for codec in (Codec.NONE, Codec.ZSTD):
+        (tmp_path / codec.name).mkdir()
+        history = History(3, [build_batch(0, commits, codec=codec, log_append_time=NOW_MS)])
+        found.append(measured(tmp_path / codec.name, history).totals)
+    assert found[0] == found[1]
 
 
 def test_damage_is_not_weighed(tmp_path: Path) -> None:
