@@ -201,12 +201,20 @@ class Client:
         except (ValueError, struct.error, OverflowError) as error:
             raise UsageError(f"{type(request).__name__} cannot hold a value: {error}") from None
 
-    def until_settled(self, attempt: Callable[[], T | None], what: str, why: Callable[[], str] | None = None) -> T:
+    def until_settled(
+        self,
+        attempt: Callable[[], T | None],
+        what: str,
+        why: Callable[[], str] | None = None,
+        *,
+        patience: float | None = None,
+    ) -> T:
         """The first result of ``attempt`` that is not ``None``.
 
-        ``ClusterError`` when patience is over; ``why`` is the error of the last attempt.
+        ``ClusterError`` when ``patience``, in seconds, is over; ``why`` is the error of the last attempt.
         """
-        deadline = time.monotonic() + self.patience_seconds
+        patience = self.patience_seconds if patience is None else patience
+        deadline = time.monotonic() + patience
         backoff = BACKOFF_SECONDS[0]
         while True:
             result = attempt()
@@ -214,7 +222,7 @@ class Client:
                 return result
             if time.monotonic() > deadline:
                 met = f": {why()}" if why else ""
-                raise ClusterError(f"{what}: not within {self.patience_seconds:g} s{met}")
+                raise ClusterError(f"{what}: not within {patience:g} s{met}")
             time.sleep(backoff)
             backoff = min(backoff * 2, BACKOFF_SECONDS[1])
 

@@ -267,7 +267,7 @@ class _Drill:
         assert self._watch is not None
         info = self._client.topic(OFFSETS_TOPIC)
         if all(each.leader >= 0 for each in info.partitions):
-            self._watch.look_until_all_answer()
+            self._watch.look_until_all_answer(self._options.limit_seconds)
         with storage.directory_of(storage.join(self._output, "gained", phase)) as directory:
             tails = gained(self._client, info, self._pins, directory)
         for tail in tails:

@@ -83,9 +83,11 @@ class Watch:
             by_broker(brokers, one)
             return left | {group_id for group_id, known in self._groups.items() if known.in_doubt}
 
-    def look_until_all_answer(self) -> None:
-        """The last look, which leaves out no group. ``ClusterError`` when the client's patience is over."""
-        self._client.until_settled(lambda: None if self.look() else True, "committed offsets of all groups")
+    def look_until_all_answer(self, seconds: float | None = None) -> None:
+        """The last look, which leaves out no group. ``ClusterError`` when it takes longer (``None``: than the client is
+        patient, which in a drill is as long as a probe may take: a few looks at many groups take longer)."""
+        what = "committed offsets of all groups"
+        self._client.until_settled(lambda: None if self.look() else True, what, patience=seconds)
 
     def _term(self, group_id: str) -> _Term:
         info = self.partitions[partition_for(group_id, len(self.partitions))]

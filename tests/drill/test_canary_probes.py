@@ -6,10 +6,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries, delete_groups
 from coordinator_core.cluster.drill_states import rebalancing
+from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import Canary, canaries
+from coordinator_core.log.types import OFFSETS_TOPIC
+from tests.restore.one_process import OneProcess
 
 UNKNOWN_MEMBER_ID = 25
 PARTITION = 1
@@ -114,3 +120,27 @@ def test_groups_that_rebalance_are_counted_and_named() -> None:
     assert rebalancing(groups("Stable", "Assigning")) == "1 group is rebalancing: 'g1'"
     several = "2 groups are rebalancing, the first is 'g0'"
     assert rebalancing(groups("PreparingRebalance", "Reconciling")) == several
+
+
+def test_the_last_look_at_all_groups_has_the_time_of_the_drill() -> None:
+    """The client's patience is that of a probe."""
+    key = "orders", 0
+    client = OneProcess({"g": {key: (5, -1, "")}}, {OFFSETS_TOPIC: (99, {0: (0, 0, 0)})})
+    client.patience_seconds = 0
+    codes = [Errors.COORDINATOR_LOAD_IN_PROGRESS] * 3
+
+    def answer(name: str, _: Any) -> Any:
+        loading = name == "OffsetFetch" and codes
+        return (
+            SimpleNamespace(groups=[SimpleNamespace(group_id="g", error_code=codes.pop(), topics=[])])
+            if loading
+            else None
+        )
+
+    client.answer = answer
+    watch = Watch(client, client.topic(OFFSETS_TOPIC), {"g": {key: 5}}, lambda *_, **__: None, 1.0)
+    watch.look_until_all_answer(60)
+    assert not codes
+    codes.append(Errors.NOT_COORDINATOR)
+    with pytest.raises(ClusterError, match="committed offsets of all groups: not within 0 s"):
+        watch.look_until_all_answer(0)
