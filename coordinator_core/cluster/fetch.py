@@ -84,6 +84,15 @@ class RateLimiter:
         self._rate = byte_rate
         self._lock = threading.Lock()
         self._free_at = time.monotonic()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End all waits: an error, or an interrupt, is to be told now."""
+        self._stopped.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless :meth:`stop` was called."""
+        self._stopped.wait(max(0.0, seconds))
 
     def spend(self, size: int) -> None:
         """Wait until ``size`` bytes that were received are paid for."""
@@ -92,7 +101,7 @@ class RateLimiter:
         with self._lock:
             self._free_at = max(self._free_at, time.monotonic()) + size / self._rate
             pause = self._free_at - time.monotonic()
-        time.sleep(max(0.0, pause))
+        self.wait(pause)
 
     def at_most(self, size: int) -> int:
         """Bytes to ask for at a time, so that a slow rate does not come in bursts of seconds."""
@@ -128,27 +137,35 @@ class Fetcher:
         pending = {state.partition: state for state in partitions if not state.done}
         self._latest_progress = time.monotonic()
         with ThreadPoolExecutor(_MAX_BROKERS_AT_ONCE) as threads:
-            running: dict[Future[list[Fetching]], int] = {}
-            lost: dict[int, Fetching] = {}
-            while pending or running:
-                for broker, states in self._by_source(pending.values(), set(running.values())).items():
-                    running[threads.submit(self._round, broker, states)] = broker
-                    for state in states:
-                        del pending[state.partition]
-                        lost.pop(state.partition, None)
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for each in finished:
-                    broker = running.pop(each)
-                    for state in each.result():
-                        if state.done:
-                            continue
-                        pending[state.partition] = state
-                        if state.trouble:
-                            lost[state.partition] = state
-                self._give_up_when_stuck(pending.values())
-                if lost:
-                    time.sleep(_PAUSE_SECONDS)
-                    self._locate([state for state in lost.values() if state.partition in pending])
+            try:
+                self._run(pending, threads)
+            except BaseException:
+                # The executor waits for its threads.
+                self._limiter.stop()
+                raise
+
+    def _run(self, pending: dict[int, Fetching], threads: ThreadPoolExecutor) -> None:
+        running: dict[Future[list[Fetching]], int] = {}
+        lost: dict[int, Fetching] = {}
+        while pending or running:
+            for broker, states in self._by_source(pending.values(), set(running.values())).items():
+                running[threads.submit(self._round, broker, states)] = broker
+                for state in states:
+                    del pending[state.partition]
+                    lost.pop(state.partition, None)
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for each in finished:
+                broker = running.pop(each)
+                for state in each.result():
+                    if state.done:
+                        continue
+                    pending[state.partition] = state
+                    if state.trouble:
+                        lost[state.partition] = state
+            self._give_up_when_stuck(pending.values())
+            if lost:
+                time.sleep(_PAUSE_SECONDS)
+                self._locate([state for state in lost.values() if state.partition in pending])
 
     def _by_source(self, states: Iterable[Fetching], busy: set[int]) -> dict[int, list[Fetching]]:
         groups: dict[int, list[Fetching]] = {}
@@ -202,7 +219,7 @@ class Fetcher:
         if throttled:
             # The connection takes no request until then; the answer may have been emptied for it, partitions and all
             # (FetchContext.getThrottledResponse).
-            time.sleep(answer.throttle_time_ms / 1000)
+            self._limiter.wait(answer.throttle_time_ms / 1000)
             self._latest_progress = time.monotonic()
         before = time.monotonic()
         self._limiter.spend(total)

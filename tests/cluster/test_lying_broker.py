@@ -187,6 +187,38 @@ def test_where_a_leader_sends_readers_is_read(tmp_path: Path) -> None:
     assert (state.done, client.asked) == (True, [1, 2, 1, 2])
 
 
+@pytest.mark.parametrize("throttle_ms", [0, 200_000])
+def test_an_error_does_not_wait_for_a_byte_rate_or_a_quota(tmp_path: Path, throttle_ms: int) -> None:
+    """Broker 1 is paid for, or throttles, for minutes; meanwhile broker 2 has an error. An interrupt is the same."""
+    client = OneProcess({}, {})
+    is_waiting = threading.Event()
+
+    class Limiter(RateLimiter):
+        def wait(self, seconds: float) -> None:
+            if seconds > 60:
+                is_waiting.set()
+            super().wait(seconds)
+
+    def ask(make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
+        if node_id == 2:
+            is_waiting.wait()
+        kinds = {"error_code": 87 if node_id == 2 else 0, "high_watermark": 100, "preferred_read_replica": -1}
+        partition = SimpleNamespace(partition_index=node_id, records=b"x" * 200, **kinds)
+        topic = SimpleNamespace(topic=OFFSETS_TOPIC, partitions=[partition])
+        return SimpleNamespace(error_code=0, throttle_time_ms=throttle_ms, responses=[topic])
+
+    client.ask = ask  # type: ignore[method-assign]
+    states = [
+        Fetching(number, 0, 100, number, 0, PartitionFiles(tmp_path / f"{OFFSETS_TOPIC}-{number}"), 0)
+        for number in (1, 2)
+    ]
+    fetcher = Fetcher(client, OFFSETS_TOPIC, limiter=Limiter(None if throttle_ms else 1))
+    with ThreadPoolExecutor(1) as threads:
+        fetching = threads.submit(fetcher.run, states)
+        with pytest.raises(ClusterError, match=f"{OFFSETS_TOPIC}-2: error 87"):
+            fetching.result(timeout=60)
+
+
 def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
     """The library would never answer for it."""
     with lying_broker([OFFSETS_TOPIC], [0]) as client, ThreadPoolExecutor(1) as threads:
