@@ -34,6 +34,7 @@ from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal, jo
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
 from coordinator_core.drill.shared_journal import open_journal
+from coordinator_core.drill.verdict import hypothesis
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
@@ -148,13 +149,7 @@ class _Drill:
             recover_command=self._options.recover_command,
             canaries=[asdict(each) for each in self._canary_groups],
         )
-        totals = prediction.totals
-        self._note(
-            "hypothesis",
-            text=f"{prediction.scenario}: {totals.partitions_moved} of {totals.partitions} offsets "
-            f"partitions move, {totals.groups_rebalancing} of {totals.groups} groups rebalance, "
-            f"{totals.offsets_regressed + totals.offsets_vanished} committed offsets go back or are lost",
-        )
+        self._note("hypothesis", text=hypothesis(prediction))
 
     def run(self) -> tuple[Outcome, str | None, bool]:
         outcome, reason, recovered = Outcome.FAILED, None, True

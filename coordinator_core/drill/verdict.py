@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator_core.drill.model import Band, GroupPrediction, Objectives, PartitionPrediction, Totals, Verdict
+from coordinator_core.drill.model import (
+    Band,
+    GroupPrediction,
+    Objectives,
+    PartitionPrediction,
+    Prediction,
+    Totals,
+    Verdict,
+)
 from coordinator_core.durations import is_or_are, numbered
 
 _NAMED = 20
@@ -47,6 +55,17 @@ def worst(bands: Sequence[Band]) -> Band:
 def undone_of(groups: Sequence[GroupPrediction]) -> int:
     """Resets and deletions that are lost: the offsets from before them are committed again."""
     return sum(len(row.undone) for row in groups)
+
+
+def hypothesis(prediction: Prediction) -> str:
+    """What is predicted, in a sentence."""
+    found = prediction.totals
+    lost = found.offsets_regressed + found.offsets_vanished + undone_of(prediction.groups)
+    return (
+        f"{prediction.scenario}: {found.partitions_moved} of {numbered(found.partitions, 'offsets partition')} to "
+        f"move, {found.groups_rebalancing} of {numbered(found.groups, 'group')} to rebalance, commits of "
+        f"{numbered(lost, 'offset')} to be lost"
+    )
 
 
 def lost_of(offsets: int, lost_ms: int) -> str:

@@ -23,6 +23,7 @@ from coordinator_core.drill.model import (
 )
 from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
+from coordinator_core.drill.verdict import hypothesis
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import (
@@ -209,6 +210,8 @@ def test_offsets_by_what_becomes_of_them() -> None:
         lines = prediction_text(prediction).splitlines()
         assert "offsets:      0 go back, 0 vanish, 1 change is undone, 0 records are read again" in lines
         assert "lost:         commits of one moment" in lines
+        said = f"{PARTITIONS} of {PARTITIONS} offsets partitions to move, 0 of 1 group to rebalance"
+        assert hypothesis(prediction) == f"unclean-election=1: {said}, commits of 1 offset to be lost"
     prediction = predicted(state(classic(3), 9), state(classic(3), 4), JAVA)
     assert prediction.totals.lost_ms == 5
     assert prediction.verdict is Verdict.MISSED
