@@ -69,6 +69,11 @@ class OffsetKey(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def are_of_other_topics(one: str | None, other: str | None) -> bool:
+    """Whether two topic ids are known and differ."""
+    return None not in (one, other) and one != other
+
+
 class CommittedOffset(NamedTuple):
     """One committed offset (``OffsetAndMetadata``).
 

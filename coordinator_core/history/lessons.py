@@ -6,15 +6,17 @@ histories, and follows their removals and offset keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.model import Bare, ChangeKind, Deletions, GroupHistory, Place, Removal, stretches
 from coordinator_core.history.removals import ONE_ACT_MS
+from coordinator_core.merge.schema import MergedPartition
 
 SHORTEST_RETENTION_MS = 60_000
 """``offsets.retention.minutes`` is at least 1."""
@@ -84,6 +86,16 @@ class Lessons:
         """Take in offsets of a partition that a sweep could have taken, as ``waiting`` has them."""
         known = self.waiting.setdefault(offsets_partition, [])
         known[:] = _oldest([*known, *offsets])
+
+    def learn_elsewhere(self, partition: MergedPartition, asked: Collection[str]) -> None:
+        """Take in which topics groups other than ``asked`` have offsets of at the end of the log, as a replay tells."""
+        known = pa.array(sorted(asked), pa.string())
+        for block in partition.offsets.blocks():
+            others = block.filter(pc.invert(pc.is_in(block["group_id"], known)))
+            newest = others.group_by(["topic", "group_id"]).aggregate([("commit_timestamp_ms", "min")])
+            for topic, group_id, committed_ms in zip(*(column.to_pylist() for column in newest.columns), strict=True):
+                by_group = self.elsewhere.setdefault(topic, {})
+                by_group[group_id] = min(committed_ms, by_group.get(group_id, committed_ms))
 
     def has_waited(self, place: Place, age_ms: int) -> bool:
         """Whether a sweep of the partition at ``place`` would have taken an offset so old, or older, that stood there

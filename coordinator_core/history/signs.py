@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from coordinator_core.durations import DAY_MS, HOUR_MS, are_close, elapsed
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import OffsetKey, are_of_other_topics
 from coordinator_core.history.model import (
     Change,
     ChangeKind,
@@ -199,8 +199,7 @@ def _was_read_before(versions: Sequence[Version], move: Move) -> bool:
 
 def _is_followed(before: Version, after: Version) -> bool:
     """Whether ``after`` replaced ``before``. The offsets of a topic that was made again begin again."""
-    ids = before.last.topic_id, after.first.topic_id
-    is_another = None not in ids and ids[0] != ids[1]
+    is_another = are_of_other_topics(before.last.topic_id, after.first.topic_id)
     return before.end is not None and before.end.kind is EndKind.NEWER_VALUE and not is_another
 
 

@@ -29,8 +29,6 @@ from coordinator_core.investigate.anew import explain_anew
 from coordinator_core.investigate.beginnings import explain_beginnings
 from coordinator_core.investigate.cleaned import explain_cleaned
 from coordinator_core.investigate.crowds import explain_crowds
-from coordinator_core.investigate.cutoffs import explain_cut_off
-from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.fenced import explain_fenced
 from coordinator_core.investigate.fleets import explain_fleets
 from coordinator_core.investigate.held import find_points, leave_out_lost
@@ -40,7 +38,7 @@ from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import IS_EMPTY, Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
-from coordinator_core.investigate.outsiders import explain_outsiders, without_uncertain
+from coordinator_core.investigate.outsiders import explain_cut_off, explain_outsiders, without_uncertain
 from coordinator_core.investigate.ownership import explain_ownership, explain_reconciling, without_waiting
 from coordinator_core.investigate.partitions import explain_families, explain_open_transactions, explain_partition
 from coordinator_core.investigate.passed import explain_passed
@@ -220,7 +218,7 @@ def _at_once(
     if groups is not None and _names_topics(found):
         homes = {group.offsets_partition for group in found}
         for merged, _ in merged_partitions(snapshot, case.profile, on_damage=on_damage):
-            learn_elsewhere(lessons, merged, groups)
+            lessons.learn_elsewhere(merged, groups)
             if merged.offsets_partition in homes:
                 replayed[merged.offsets_partition] = merged
         judge.decide(found)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from coordinator_core.durations import MINUTE_MS, span
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import OffsetKey, are_of_other_topics
 from coordinator_core.history.lessons import SHORTEST_RETENTION_MS, acts_of
 from coordinator_core.history.model import Certainty, ChangeKind, End, EndKind, GroupHistory, Removal, Version
 from coordinator_core.history.signs import has_reached, is_left_over
@@ -218,7 +218,11 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
             can_put_back=bool(lost),
             begun={removal.offset_key for removal, _ in begun},
         ),
-        capture=_capture(case),
+        capture=[
+            "Copy the offsets topic now: once the cleaner runs, the old values are gone, and tombstones after "
+            "delete.retention.ms (a day by default): regroup capture --bootstrap-server HOST:9092 --output DIR",
+            f"Keep the brokers' settings: offsets.retention.minutes ({span(case.likely_retention_ms)} is taken here).",
+        ],
         restore={one.offset_key: one.value.committed_offset for one in lost},
         ends={one.offset_key: one.place.record_offset for one in lost},
         bug=bug,
@@ -408,14 +412,6 @@ def _coordinator_moved(group: GroupHistory, removal: Removal) -> tuple[int, int]
     return epochs if 0 <= epochs[0] < epochs[1] else None
 
 
-def _capture(case: Case) -> list[str]:
-    return [
-        "Copy the offsets topic now: once the cleaner runs, the old values are gone, and tombstones after "
-        "delete.retention.ms (a day by default): regroup capture --bootstrap-server HOST:9092 --output DIR",
-        f"Keep the brokers' settings: offsets.retention.minutes ({span(case.likely_retention_ms)} is taken here).",
-    ]
-
-
 def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
     due = [
         (key, case.due_ms(version.last.commit_timestamp_ms, version.last.expire_timestamp_ms))
@@ -439,12 +435,6 @@ def _missed(group: GroupHistory) -> list[Removal]:
     return missed
 
 
-def _is_of_another_topic(removal: Removal, version: Version) -> bool:
-    """Whether the topic was made again in between, as ids tell."""
-    ids = removal.value.topic_id, version.first.topic_id
-    return None not in ids and ids[0] != ids[1]
-
-
 def _set_back(group: GroupHistory, removal: Removal) -> Version | None:
     """The first commit after the removal, if it is behind what was removed; a topic that is made again begins
     again."""
@@ -463,4 +453,4 @@ def _set_ahead(group: GroupHistory, removal: Removal) -> Version | None:
 def _first_after(group: GroupHistory, removal: Removal) -> Version | None:
     versions = group.versions[removal.offset_key]
     after = next((one for one in versions if one.place.record_offset > removal.place.record_offset), None)
-    return None if after is None or _is_of_another_topic(removal, after) else after
+    return None if after is None or are_of_other_topics(removal.value.topic_id, after.first.topic_id) else after

@@ -167,12 +167,12 @@ _SYMPTOMS = (
 def codes_for(symptom: str) -> tuple[str, ...] | None:
     """Codes of the explanations that a symptom leads to, the first ones first; ``None`` if it is not known."""
     text = symptom.lower()
-    found = [codes.split() for names, codes in _SYMPTOMS if any(_is_said(name, text) for name in names.split(", "))]
+    found = [
+        codes.split()
+        for names, codes in _SYMPTOMS
+        if any(all(part in text for part in name.split(" … ")) for name in names.lower().split(", "))
+    ]
     return tuple(dict.fromkeys(chain.from_iterable(found))) or None
-
-
-def _is_said(name: str, text: str) -> bool:
-    return all(part in text for part in name.lower().split(" … "))
 
 
 def known_symptoms() -> tuple[str, ...]:

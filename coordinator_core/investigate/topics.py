@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coordinator_core.durations import HOUR_MS, elapsed, has_or_have, is_or_are, span, was_or_were
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import OffsetKey, are_of_other_topics
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Member, PartitionHistory, Version
 from coordinator_core.history.signs import name_of, pace_of, rounds_of, settled_of
 from coordinator_core.investigate.hanging import NO_REBALANCE_ENDED, hanging_steps
@@ -103,8 +103,7 @@ def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
 
 def _is_of_another(key: OffsetKey, version: Version, topics: Topics) -> bool:
     """Whether the offset was committed for another topic of that name, as ids tell."""
-    ids = version.last.topic_id, topics.id_of(key.topic)
-    return None not in ids and ids[0] != ids[1]
+    return are_of_other_topics(version.last.topic_id, topics.id_of(key.topic))
 
 
 def _newest_ms(held: Sequence[_Held]) -> int:
@@ -207,10 +206,9 @@ def _carried_over(versions: Sequence[Version]) -> Version | None:
     if len(versions) < _SEVERAL:
         return None
     old, new = versions[-2:]
-    ids = old.last.topic_id, new.first.topic_id
     end = old.end
     is_deleted = end is not None and end.kind is EndKind.TOPIC_DELETION and end.certainty is not Certainty.POSSIBLE
-    is_another = None not in ids and ids[0] != ids[1]
+    is_another = are_of_other_topics(old.last.topic_id, new.first.topic_id)
     goes_on = new.first.committed_offset >= old.last.committed_offset
     return old if (is_deleted or is_another) and goes_on else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from coordinator_core.durations import HOUR_MS, MINUTE_MS, are_close, elapsed, span
 from coordinator_core.groups.model import GroupType, OffsetKey
@@ -357,12 +357,13 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
     origin = newest.origin
     if commits < _REGULAR or origin is None or origin.kind in (OriginKind.ADMIN, OriginKind.MEMBER):
         return
+    its = "Without another one its" if case.ages_from(group) is None else "Its"
     yield Explanation(
         OUTSIDE,
         Severity.INFO,
         f"{group.group_id} has no members, and its offsets went on: {count(commits, 'commit')} from outside, by "
         f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
-        f"{moment(newest.last_place.timestamp_ms)}. {_stay(group, held, case)}.",
+        f"{moment(newest.last_place.timestamp_ms)}. {its} {case.told_stay(group, held)}.",
         newest.last_place.timestamp_ms,
         evidence=[Event(newest.last_place, "newest commit")],
         not_this=["The group is not dead, although tools say that it has no active members."],
@@ -375,13 +376,6 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
             "Watch its lag by offsets, not by members; a reset by an Admin client is not refused while it runs.",
         ],
     )
-
-
-def _stay(group: GroupHistory, held: Mapping[OffsetKey, Version], case: Case) -> str:
-    """How long offsets stay that a commit from outside may renew, or not."""
-    return (
-        "Its" if case.ages_from(group) is not None else "Without another one its"
-    ) + f" {case.told_stay(group, held)}"
 
 
 def _share(group: GroupHistory, last: Change) -> Explanation:

@@ -378,7 +378,9 @@ def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, 
             rows.setdefault(offset_key.group_id, []).append(_offset(offset_key, offset, offset_key in pending))
     for offset_key, offset in pending.items():
         if offset_key not in state.offsets and selection.has(offset_key):
-            rows.setdefault(offset_key.group_id, []).append(_pending_offset(offset_key, offset))
+            # It stands at the coordinates of the pending commit, without its values.
+            row = _offset(offset_key, offset, True) | dict.fromkeys(_COMMIT_FIELDS)
+            rows.setdefault(offset_key.group_id, []).append(row)
     return rows
 
 
@@ -392,11 +394,6 @@ def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Js
         **fields_of(offset, "topic_id", *_COMMIT_FIELDS, "record_offset", "value_version", "producer_id"),
         "pending": pending,
     }
-
-
-def _pending_offset(offset_key: OffsetKey, offset: CommittedOffset) -> Json:
-    """Row of an offset key with only a pending commit, at whose record coordinates it stands."""
-    return _offset(offset_key, offset, True) | dict.fromkeys(_COMMIT_FIELDS)
 
 
 _TRANSACTION_FIELDS = (

@@ -49,11 +49,6 @@ _PLACE = re.compile(r"\{(\w+)(?::([\w ]+))?\}")
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
-def no_findings() -> pa.Table:
-    """A table of findings without rows."""
-    return FINDINGS.arrow.empty_table()
-
-
 def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: bool = False) -> pa.Table:
     """The findings of ``rule`` that ``hits`` are, in no order. Their column ``muted`` is the mute of each.
 
@@ -89,7 +84,7 @@ def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: boo
 
 def in_order(findings: Sequence[pa.Table]) -> pa.Table:
     """All findings: the worst first, then by rule, coordinates and subject."""
-    rows = pa.concat_tables([no_findings(), *findings])
+    rows = pa.concat_tables([FINDINGS.arrow.empty_table(), *findings])
     rank = pc.index_in(rows["severity"], value_set=pa.array(["critical", "warning", "info"]))
     keys = [("rank", "ascending"), *((name, "ascending") for name in FINDINGS.key)]
     return rows.append_column("rank", rank).sort_by(keys).drop_columns(["rank"]).combine_chunks()

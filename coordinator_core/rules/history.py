@@ -194,17 +194,13 @@ def _went_with_topic(facts: Facts, gone: Int64s, topic: Int64s, limits: Limits) 
         return went
     asked = np.flatnonzero(unsure)
     keys = [before.array(name).take(pa.array(gone[asked])).to_pylist() for name in OFFSET_KEY]
+    # Why offsets were removed, the last time.
+    causes = facts.noted("causes", lambda: {key: kind for key, _, kind in _ends(facts)})
     for at, key in zip(asked.tolist(), zip(partition[asked].tolist(), *keys, strict=True), strict=True):
-        cause = _causes(facts).get(key)
+        cause = causes.get(key)
         if cause is not None:
             went[at] = cause is EndKind.TOPIC_DELETION
     return went
-
-
-def _causes(facts: Facts) -> dict[tuple[int, str, str, int], EndKind]:
-    """Why offsets were removed, the last time, by offsets partition and offset key."""
-
-    return facts.noted("causes", lambda: {key: kind for key, _, kind in _ends(facts)})
 
 
 MOVED_BACK = Rule(

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.durations import MINUTE_MS, numbered
-from coordinator_core.groups.model import OffsetKey
+from coordinator_core.groups.model import are_of_other_topics
 from coordinator_core.history.model import Certainty, EndKind, GroupHistory, Place, Removal
 from coordinator_core.history.signs import (
     MoveKind,
@@ -61,22 +61,18 @@ def _at(place: Place, **values: Any) -> Row:
     return {"offsets_partition": place.offsets_partition, "record_offset": place.record_offset, **held}
 
 
-def _of(key: OffsetKey) -> Row:
-    return {"group_id": key.group_id, "topic": key.topic, "partition": key.partition}
-
-
 def _vanished(group: GroupHistory, facts: Facts, _: Limits) -> Iterator[Row]:
     for removal in group.removals:
         if is_lost_while_alive(removal, facts.profile) and removal.end is not None:
             value = {"committed_offset": removal.value.committed_offset, "why": removal.end.why}
-            yield _at(removal.place, **_of(removal.offset_key), **value, bug=removal.end.bug)
+            yield _at(removal.place, **removal.offset_key._asdict(), **value, bug=removal.end.bug)
 
 
 def _unjustified(group: GroupHistory, facts: Facts, _: Limits) -> Iterator[Row]:
     for removal in group.removals:
         if removal.end is not None and removal.end.kind is EndKind.NO_RULE:
             value = {"committed_offset": removal.value.committed_offset, "why": removal.end.why}
-            yield _at(removal.place, **_of(removal.offset_key), **value)
+            yield _at(removal.place, **removal.offset_key._asdict(), **value)
 
 
 _BACK = {
@@ -110,7 +106,7 @@ def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits]
                     "by": _AGAIN if id(move.after) in puts else by,
                     "member": None if move.after.member is None else move.after.member.member_id,
                 }
-                yield _at(move.after.place, **_of(move.key), **values)
+                yield _at(move.after.place, **move.key._asdict(), **values)
 
     return rows
 
@@ -123,7 +119,7 @@ def _two_writers(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
     for rivals in rivals_of(group):
         first, second = rivals.turns[:2]
         values = {"one": first.committed, "other": second.committed, "turns": len(rivals.turns)}
-        yield _at(second.place, **_of(rivals.key), **values, record_offset_before=first.place.record_offset)
+        yield _at(second.place, **rivals.key._asdict(), **values, record_offset_before=first.place.record_offset)
 
 
 def _stands_still(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator[Row]:
@@ -131,8 +127,8 @@ def _stands_still(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator
     assert topics is not None
     for one in stands_of(group, int(limits["stopped_ms"])):
         value, bounds = one.version.last, topics.bounds(one.key.topic, one.key.partition)
-        ids = value.topic_id, topics.id_of(one.key.topic)
-        if bounds is None or value.committed_offset < max(bounds[0], 0) or (None not in ids and ids[0] != ids[1]):
+        is_another = are_of_other_topics(value.topic_id, topics.id_of(one.key.topic))
+        if bounds is None or value.committed_offset < max(bounds[0], 0) or is_another:
             continue
         lag = bounds[1] - value.committed_offset
         if lag >= limits["stopped_lag"]:
@@ -143,13 +139,13 @@ def _stands_still(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator
                 "lasted_ms": one.lasted_ms,
                 "until_record_offset": one.version.last_place.record_offset,
             }
-            yield _at(one.since, **_of(one.key), **values)
+            yield _at(one.since, **one.key._asdict(), **values)
 
 
 def _lost_partition(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
     for one in group.trespasses:
         values = {"by": one.by.member_id, "owner": one.owner.member_id}
-        yield _at(one.place, **_of(one.key), **values, generation=one.generation, had_generation=one.before)
+        yield _at(one.place, **one.key._asdict(), **values, generation=one.generation, had_generation=one.before)
 
 
 def _storm(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
@@ -209,7 +205,7 @@ def _retention(group: GroupHistory, facts: Facts, limits: Limits) -> Iterator[Ro
         of_topic = list(some)
         applied, first = min(of_topic, key=itemgetter(0))
         values = {"applied_ms": applied, "configured_ms": configured, "rows": len(of_topic)}
-        yield _at(first.place, **_of(first.offset_key), **values)
+        yield _at(first.place, **first.offset_key._asdict(), **values)
 
 
 VANISHED = Rule(

@@ -18,7 +18,6 @@ from coordinator_core.history.parts import Asked as HistoryAsked
 from coordinator_core.history.parts import history_parts
 from coordinator_core.history.read import HistoryReader, read_history
 from coordinator_core.investigate import investigate as portions
-from coordinator_core.investigate.elsewhere import learn_elsewhere
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
 from coordinator_core.lifecycle.half_cleaned import group_histories
@@ -193,7 +192,7 @@ def test_one_group_needs_few_tombstones_of_others(case: Case) -> None:
             ).groups.values()
         ]
         for merged, _ in merged_partitions(snapshot, profile, on_damage=OnDamage.SALVAGE):
-            learn_elsewhere(lessons, merged, [group_id])
+            lessons.learn_elsewhere(merged, [group_id])
         Judge(profile, lessons.deletions, lessons=lessons).judge(whole)
         assert [one.end for one in group.removals] == [one.end for each in whole for one in each.removals]
 
