@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, Whole, format_option, note, require_topic_names, write_json, write_line
+from coordinator_core.cli.options import (
+    Format,
+    Whole,
+    client_options,
+    format_option,
+    note,
+    require_topic_names,
+    write_json,
+    write_line,
+)
 from coordinator_core.cli.undo import undo_commands
 from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode
@@ -21,13 +30,8 @@ _UNDO_SHOWN = 5
 
 
 @click.command("capture")
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by.")
+@client_options
 @click.option("--output", required=True, metavar="DIR", help="Where the snapshot is written, local or a URI.")
-@click.option(
-    "--command-config",
-    metavar="FILE",
-    help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
-)
 @click.option("--byte-rate", type=Whole(min=1), metavar="BYTES", help="At most so many bytes a second.")
 @click.option("--replica", type=Whole(min=0), metavar="BROKER", help="Fetch from this broker instead of the leaders.")
 @click.option(

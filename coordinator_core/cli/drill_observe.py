@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import ExistingFile, F, Finite, Whole, note
+from coordinator_core.cli.options import ExistingFile, F, Finite, Whole, client_options, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
 from coordinator_core.durations import numbered
@@ -33,8 +33,7 @@ def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Calla
 
 
 @click.command("observe")
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by.")
-@click.option("--command-config", metavar="FILE", help="Kafka client properties, as for capture.")
+@client_options
 @click.option(
     "--prediction",
     required=True,
