@@ -116,12 +116,13 @@ def _explained(group: GroupHistory, case: Case, removals: Sequence[Removal], mis
     by_age = case.profile.expiry.clock is not Clock.GROUP
     if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):
         bug = "KIP-211"
-    read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
-    skipped = [(removal, after) for removal in removals if (after := _set_ahead(group, removal)) is not None]
+    followed = [(removal, after) for removal in removals if (after := _first_after(group, removal)) is not None]
+    read_again = [one for one in followed if one[1].first.committed_offset < one[0].value.committed_offset]
+    skipped = [one for one in followed if _is_ahead(group, *one)]
     if kind is EndKind.TOPIC_DELETION and (not end.others or _is_another_now(removals, case.topics)):
         read_again, skipped = [], []  # A topic that is made again begins again.
     is_told = bool(read_again or skipped) or kind not in _OF_TOPICS_THAT_STAY
-    begun = [] if is_told else _begun(group, removals)
+    begun = [] if is_told else [one for one in followed if one[1].had_members]
     severity = Severity.WARNING if read_again or skipped or begun else Severity.INFO
     if bug is not None or kind is EndKind.NO_RULE:
         severity = Severity.CRITICAL
@@ -249,11 +250,6 @@ def _made_again(group: GroupHistory, removals: Sequence[Removal]) -> str:
                 f"({begun.first.committed_offset}, record {begun.place.record_offset}): nothing was set back."
             )
     return ""
-
-
-def _begun(group: GroupHistory, removals: Sequence[Removal]) -> list[tuple[Removal, Version]]:
-    """Removals after which members committed anew, with the first such value."""
-    return [(one, after) for one in removals if (after := _first_after(group, one)) is not None and after.had_members]
 
 
 def _begun_again(begun: Sequence[tuple[Removal, Version]]) -> str:
@@ -435,22 +431,14 @@ def _missed(group: GroupHistory) -> list[Removal]:
     return missed
 
 
-def _set_back(group: GroupHistory, removal: Removal) -> Version | None:
-    """The first commit after the removal, if it is behind what was removed; a topic that is made again begins
-    again."""
-    after = _first_after(group, removal)
-    return after if after is not None and after.first.committed_offset < removal.value.committed_offset else None
-
-
-def _set_ahead(group: GroupHistory, removal: Removal) -> Version | None:
-    """The first commit after the removal, if it is further ahead than one is after a start from what was removed."""
-    after = _first_after(group, removal)
+def _is_ahead(group: GroupHistory, removal: Removal, after: Version) -> bool:
+    """Whether the first commit after the removal is further ahead than one is after a start from what was removed."""
     usual = max((one.largest_step for one in group.versions[removal.offset_key] if one is not after), default=0)
-    by = 0 if after is None else after.first.committed_offset - removal.value.committed_offset
-    return after if by > max(SMALL_STEP, BORING_STEPS * usual) else None
+    return after.first.committed_offset - removal.value.committed_offset > max(SMALL_STEP, BORING_STEPS * usual)
 
 
 def _first_after(group: GroupHistory, removal: Removal) -> Version | None:
+    """The first commit after the removal; a topic that is made again begins again."""
     versions = group.versions[removal.offset_key]
     after = next((one for one in versions if one.place.record_offset > removal.place.record_offset), None)
     return None if after is None or are_of_other_topics(removal.value.topic_id, after.first.topic_id) else after
