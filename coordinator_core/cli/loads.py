@@ -13,6 +13,7 @@ from coordinator_core.cli.options import Format, ReplayOptions, format_option, l
 from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.investigate.words import some_of
 from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.lifecycle.loads import GroupDifference, Outcome, PartitionLoad, ReleaseLoad, Stop, loads
 from coordinator_core.releases import Profile, every_profile, profiles_of_release
@@ -113,12 +114,8 @@ def _text(base: Profile, found: Sequence[ReleaseLoad], fix: str) -> Iterator[str
         for partition in members[0].partitions:
             for line in _lines(partition, fix):
                 partitions.setdefault(line, []).append(partition.offsets_partition)
-        yield from (f"         {line} [{_some(numbers)}]" for line, numbers in partitions.items())
-
-
-def _some(partitions: Sequence[int]) -> str:
-    shown, more = partitions[:_PARTITIONS_SHOWN], len(partitions) - _PARTITIONS_SHOWN
-    return ", ".join(map(str, shown)) + (f" and {more} more" if more > 0 else "")
+        for line, numbers in partitions.items():
+            yield f"         {line} [{some_of([*map(str, numbers)], _PARTITIONS_SHOWN)}]"
 
 
 def _lines(load: PartitionLoad, fix: str) -> Iterator[str]:

@@ -7,13 +7,13 @@ absent group a classic simple one), ``ClassicGroup.offsetExpirationCondition``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import GroupType, OffsetKey
 from coordinator_core.groups.offsets import metadata_length
-from coordinator_core.investigate.words import count, moment
+from coordinator_core.investigate.words import count, moment, some_of
 from coordinator_core.merge.packed import LongText
 from coordinator_core.restore.model import (
     NO_EPOCH,
@@ -157,13 +157,8 @@ def _whole_topics(rows: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]
             replace(row, action=Action.KEEP, after=row.before, reason=why) if stays else row
             for row, stays in zip(rows, stay, strict=True)
         ),
-        (f"{_some(names)}: not deleted, as start offsets are deleted for whole topics only",),
+        (f"{some_of(names, _NAMES_SHOWN)}: not deleted, as start offsets are deleted for whole topics only",),
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def changed_row(key: OffsetKey, before: Position | None, after: Position | None, log: LogRange, why: str) -> Row:
@@ -330,8 +325,8 @@ def _group_warnings(group: TargetGroup, source_type: str | None, target: Target)
     )
     if stores:
         yield (
-            f"a Streams application with state ({_some(stores)}): its stores stay as they are, at another "
-            "moment than these offsets; kafka-streams-application-reset clears them"
+            f"a Streams application with state ({some_of(stores, _NAMES_SHOWN)}): its stores stay as they are, at "
+            "another moment than these offsets; kafka-streams-application-reset clears them"
         )
     elif GroupType.STREAMS in (source_type, group.type):
         yield "a Streams application: state stores, if it has any, stay at another moment than these offsets"
