@@ -73,9 +73,14 @@ def proof_profiles(profile: Profile, key_types: Collection[int] | None, *, with_
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
     for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
-        # Values of previews, and share group records that 4.0 refuses, stop others behind their own cleaner, too: that
-        # is no difference.
-        each = replace(chosen, value_layout=profile.value_layout, tolerates_missing_share_groups=True)
+        # Values of previews or unknown versions, and share group records that 4.0 refuses, stop others behind their own
+        # cleaner, too: that is no difference.
+        each = replace(
+            chosen,
+            value_layout=profile.value_layout,
+            reads_unknown_versions=profile.reads_unknown_versions,
+            tolerates_missing_share_groups=True,
+        )
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         # Compaction changes neither what can be read at all nor where the log ends.
         unimportant = {
@@ -85,7 +90,6 @@ def proof_profiles(profile: Profile, key_types: Collection[int] | None, *, with_
             "ends_at_empty_read",
             "grows_load_buffer",
             # What a value must be like to be read stops a load behind each release's own cleaner, too.
-            "reads_unknown_versions",
             "subscription_reading",
         }
         if present <= each.known_key_types:
@@ -173,7 +177,7 @@ def commit_class(states: Mapping[Alike, MergedPartition]) -> CommitClass:
 
 def _commit_rules(profile: Profile, *, with_producers: bool) -> FoldRules:
     """Rules that fold the commits as ``profile`` does, if it can read them all."""
-    without = FoldRules(True, True, MergeOffsetRule.RECORD, 0, 0)
+    without = FoldRules(True, True, MergeOffsetRule.RECORD, 0, 0, profile.reads_unknown_versions)
     rules = FoldRules.of(profile) if with_producers else without
     return replace(rules, max_legacy_offset_value_version=_NEWEST_VERSION, max_offset_value_version=_NEWEST_VERSION)
 

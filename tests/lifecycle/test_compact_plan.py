@@ -28,14 +28,14 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Left = list[tuple[int, int, int | None, list[int]]]
 
 
-def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW, start: int = 0) -> Left:
+def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW, start: int = 0, profile: str = "J3") -> Left:
     """Compact the log: base and last offset, horizon and record offsets of every batch that is left."""
     write_partition(tmp_path / "in", {0: b"".join(batches)})
     (tmp_path / "in" / "log-start-offset-checkpoint").write_text(f"0\n1\n__consumer_offsets 0 {start}\n")
     (log,) = discover([str(tmp_path / "in")]).partitions
     target = tmp_path / "out"
     target.mkdir()
-    compact_partition(log, target, CompactionOptions(profile_for("J3"), CompactionRules(now_ms)))
+    compact_partition(log, target, CompactionOptions(profile_for(profile), CompactionRules(now_ms)))
     (result,) = discover([str(target)]).partitions
     return [
         (batch.base_offset, batch.last_offset, batch.delete_horizon_ms, [record.offset for record in records])
@@ -139,6 +139,18 @@ def test_commits_of_an_idempotent_producer_stay_pending(tmp_path: Path) -> None:
         build_batch(2, [(KEY, offset_value(3)), (OTHER, offset_value(4))]),
     ]
     assert [offsets for *_, offsets in left_of(tmp_path, *batches)] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("profile", ["J1", "J3", "S4"])
+@pytest.mark.parametrize("version, like", [(b"\0\x09", 4), (b"\xff\xff", 0)])
+def test_a_commit_of_an_unknown_version_is_carried(profile: str, version: bytes, like: int, tmp_path: Path) -> None:
+    """The new coordinator of 3.7 to 4.0 reads it as a version that it knows, and no other release does."""
+    unknown = version + offset_value(2, version=like)[2:]
+    batches = [build_batch(0, [(KEY, offset_value(1)), (OTHER, offset_value(1))]), build_batch(2, [(KEY, unknown)])]
+    for producer in ([], [build_batch(3, [(OTHER, offset_value(3))], producer_id=5)]):
+        directory = tmp_path / str(len(producer))
+        left = left_of(directory, *batches, *producer, profile=profile)
+        assert 2 in [offset for *_, offsets in left for offset in offsets]
 
 
 def test_batches_below_the_log_start_offset_decide_nothing(tmp_path: Path) -> None:
