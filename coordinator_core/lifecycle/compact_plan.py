@@ -200,7 +200,8 @@ def batch_actions(
     items = zip(cleanable(scan, end_offset)[columns].tolist(), is_left.tolist(), strict=True)
     for (base, attributes, producer_id, control, horizon), left in items:
         if not attributes & CONTROL_BIT:
-            if attributes & TRANSACTIONAL_BIT and (left or base in keeps_empty):
+            # Also outside any transaction: the Java coordinator holds what has a producer id until a marker ends it.
+            if producer_id != NO_PRODUCER_ID and (left or base in keeps_empty):
                 observed.add(producer_id)
             continue
         if control == NO_CONTROL_TYPE:

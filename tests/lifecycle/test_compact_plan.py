@@ -141,6 +141,18 @@ def test_commits_of_an_idempotent_producer_stay_pending(tmp_path: Path) -> None:
     assert [offsets for *_, offsets in left_of(tmp_path, *batches)] == [[0, 1], [2, 3]]
 
 
+def test_a_marker_stays_with_commits_of_an_idempotent_producer(tmp_path: Path) -> None:
+    """Without it they would be pending to the Java coordinator, which dropped them."""
+    common = {"producer_id": 5, "timestamp": NOW - 2 * DAY_MS}
+    abort = [(b"\0\0\0\0", bytes(6))]
+    batches = [
+        build_batch(0, [(KEY, offset_value(1))], **common),
+        build_batch(1, abort, transactional=True, control=True, delete_horizon=NOW - 1, **common),
+        build_batch(2, [(OTHER, offset_value(2))]),
+    ]
+    assert [offsets for *_, offsets in left_of(tmp_path, *batches)] == [[0], [1], [2]]
+
+
 @pytest.mark.parametrize("profile", ["J1", "J3", "S4"])
 @pytest.mark.parametrize("version, like", [(b"\0\x09", 4), (b"\xff\xff", 0)])
 def test_a_commit_of_an_unknown_version_is_carried(profile: str, version: bytes, like: int, tmp_path: Path) -> None:
