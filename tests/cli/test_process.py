@@ -54,6 +54,7 @@ def test_what_makes_a_process_fast_can_be_left_out(plain: str, tmp_path: Path) -
         "main(sys.argv[1:])"
     )
     arguments = ["replay", *map(str, CASE.paths), "--output", str(tmp_path), "--cluster", "c", "--no-fold-cache"]
+    arguments += ["--profile", "J3"]
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments, "--format", "json"],
         env={**os.environ, "REGROUP_PLAIN": plain},

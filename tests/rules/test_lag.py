@@ -61,7 +61,8 @@ def test_a_sum_of_lags_is_exact_up_to_the_largest_number(ends: tuple[int, ...], 
     lag = lag_of(one(classic(), *commits, topics=topics), tmp_path / "one")
     assert (lag.total, lag.groups["lag"].to_pylist()) == (wanted, [wanted])
 
-    several = Log({number: log_of(commit(f"g{number}", f"t{number}", offset=0)) for number in range(3)}, topics=topics)
+    parts = {number: log_of(commit(f"g{number}", f"t{number}", offset=0)) for number in range(3)}
+    several = Log(parts, topics=topics, num_partitions=3)
     facts = several.facts(tmp_path / "several")
     parts = [figures_of(Facts(RunPart.of(facts.run, {number}), facts.topics, None)) for number in range(3)]
     together = figures_together(parts).lag
@@ -132,11 +133,12 @@ def test_a_topic_that_was_deleted_in_between_begins_again(
 
 def test_who_has_stopped_a_later_copy_alone_can_tell(tmp_path: Path) -> None:
     quiet, other = log_of(classic(), commit()), log_of(classic("h"), commit("h"))
-    before = Log({0: quiet, 1: other}, topics=TOPICS)
+    before = Log({0: quiet, 1: other}, topics=TOPICS, num_partitions=2)
     # Replayed again, say, or of a broker that did not write since.
     assert statuses(lag_of(replace(before, previous=before), tmp_path / "same")) == {"g": "ok", "h": "ok"}
     # Nothing else was written to the partition of a group that has stopped.
-    grown = Log({0: quiet, 1: log_of(classic("h"), commit("h"), commit("h", offset=51))}, topics=TOPICS)
+    newer = log_of(classic("h"), commit("h"), commit("h", offset=51))
+    grown = Log({0: quiet, 1: newer}, topics=TOPICS, num_partitions=2)
     facts = replace(grown, previous=before).facts(tmp_path / "later")
     lag = figures_of(facts).lag
     assert lag is not None
