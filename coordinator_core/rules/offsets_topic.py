@@ -64,6 +64,26 @@ def _moved_start(facts: Facts, _: Limits) -> pa.Table:
     return _table(rows, log_start_offset=pa.int64())
 
 
+def _shorter(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.previous is not None
+    ends, before = (
+        {int(number): cut["log_end_offset"] for number, cut in one.run.manifest["cut"].items()}
+        for one in (facts, facts.previous)
+    )
+    rows = [
+        {
+            "offsets_partition": one,
+            "log_end_offset": ends.get(one),
+            "log_end_offset_before": end,
+            "now": f"ends at record {ends[one]}" if one in ends else "is not in this log",
+            **_groups_in(facts.previous, [one]),
+        }
+        for one, end in sorted(before.items())
+        if end > ends.get(one, 0)
+    ]
+    return _table(rows, log_end_offset=pa.int64(), log_end_offset_before=pa.int64(), now=pa.string(), **_GROUPS)
+
+
 def _single(facts: Facts, _: Limits) -> pa.Table:
     kept = _kept(facts)
     brokers = {one for info in kept.partitions for one in info.replicas} | kept.racks.keys()
@@ -416,4 +436,22 @@ OLDER_THAN_LOG = Rule(
     reads=("groups", "segments"),
     thresholds=("generations_ahead",),
     find=_older_group,
+)
+SHORTER = Rule(
+    "R92",
+    "log-end-moved-back",
+    Severity.CRITICAL,
+    summary="An offsets partition ends before the record at which the run before ended, or is not there.",
+    why="A log only grows. This copy lacks the partition or its newest records, or the cluster itself lost them: a "
+    "replica out of sync was elected leader, a disk was lost, the topic was made again. Groups of the partition look "
+    "deleted, their committed offsets older than they are.",
+    evidence="Log end offset of both runs; how many groups the run before had there, and some of their names.",
+    remedy="Name the copies of all brokers, or capture the topic again. If the cluster has no more, put back what the "
+    "run before has: regroup restore plan RUN.",
+    message="offsets partition {offsets_partition}, with {groups:group}, {now}; the run before had it up to "
+    "{log_end_offset_before}",
+    reads=("groups",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_shorter,
+    across=True,
 )

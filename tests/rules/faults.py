@@ -241,6 +241,7 @@ FAULTS: Mapping[str, Log] = {
     "R89": one(classic(), commit(leader_epoch=3), topics=with_partition(leader_epoch=2, oldest_leader_epoch=1)),
     "R90": one(*HEALTHY, topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS)),
     "R91": one(classic(generation=200), commit()),
+    "R92": one(*HEALTHY, previous=one(*HEALTHY, commit("gone"), offset_tombstone("gone"))),
     "R26": one(
         classic("g", member("m"), member("n", subscribes=subscription("u"), owns=assignment(u=[0]))),
         commit(),

@@ -13,6 +13,7 @@ from tests.rules.faults import DAY_MS, UNCLEANED, of_partition, with_offsets_top
 from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
 
 OF_SECOND = of_partition(1, 3)
+OF_THIRD = of_partition(2, 3)
 _COMMITS = [commit(offset=number) for number in range(30)]
 
 TWINS = {
@@ -53,6 +54,11 @@ TWINS = {
         classic(), commit(offset=0), topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS)
     ),
     "R91: a storm": one(classic(generation=90), commit()),
+    "R92: a partition more, and one that was empty": Log(
+        {0: log_of(), 2: log_of(classic(OF_THIRD), commit(OF_THIRD))},
+        num_partitions=3,
+        previous=Log({0: log_of(), 1: log_of()}, num_partitions=3),
+    ),
 }
 
 
@@ -121,3 +127,14 @@ def test_groups_belong_where_the_cluster_says_not_where_the_default_does(tmp_pat
     log = Log({0: log_of(commit(name)), 1: log_of(commit(name))}, num_partitions=50, topics=TOPICS)
     found = log.reconcile(tmp_path).findings.to_pylist()
     assert [(row["rule"], row["offsets_partition"]) for row in found if row["rule"] in ("R04", "R22")] == [("R22", 0)]
+
+
+def test_a_partition_that_is_not_there_any_more(tmp_path: Path) -> None:
+    second, third = (log_of(classic(name), commit(name)) for name in (OF_SECOND, OF_THIRD))
+    before = Log({1: second, 2: third}, num_partitions=3)
+    found = Log({1: second}, num_partitions=3, previous=before).reconcile(tmp_path).findings.to_pylist()
+    lost = [row for row in found if row["rule"] == "R92"]
+    assert [row["message"] for row in lost] == [
+        "offsets partition 2, with 1 group, is not in this log; the run before had it up to 2"
+    ]
+    assert json.loads(lost[0]["evidence"])["for_example"] == OF_THIRD
