@@ -57,10 +57,15 @@ def undone_of(groups: Sequence[GroupPrediction]) -> int:
     return sum(len(row.undone) for row in groups)
 
 
+def lost_offsets(found: Totals, groups: Sequence[GroupPrediction]) -> int:
+    """Offsets of which the newest commit, reset or deletion is lost."""
+    return found.offsets_regressed + found.offsets_vanished + undone_of(groups)
+
+
 def hypothesis(prediction: Prediction) -> str:
     """What is predicted, in a sentence."""
     found = prediction.totals
-    lost = found.offsets_regressed + found.offsets_vanished + undone_of(prediction.groups)
+    lost = lost_offsets(found, prediction.groups)
     return (
         f"{prediction.scenario}: {found.partitions_moved} of {numbered(found.partitions, 'offsets partition')} to "
         f"move, {found.groups_rebalancing} of {numbered(found.groups, 'group')} to rebalance, commits of "
@@ -97,16 +102,16 @@ def judged(
             missed.append(f"not served within {rto_ms} ms: {numbered(len(late), 'group')}")
         elif perhaps:
             unknown.append(f"perhaps not served within {rto_ms} ms: {numbered(len(perhaps), 'group')}")
-    gone, undone = found.offsets_regressed + found.offsets_vanished, undone_of(groups)
+    lost, undone = lost_offsets(found, groups), undone_of(groups)
     lost_ms = max((row.lost_ms for row in partitions if row.lost_ms is not None), default=0)
     # What is lost may be as old as what is left: no time passed, and yet it is lost.
-    if gone + undone and (lost_ms > (objectives.rpo_ms or 0) or not objectives.rpo_ms):
+    if lost and (lost_ms > (objectives.rpo_ms or 0) or not objectives.rpo_ms):
         what = []
-        if gone:
+        if gone := lost - undone:
             what.append("1 offset goes back or vanishes" if gone == 1 else f"{gone} offsets go back or vanish")
         if undone:
             what.append(f"{numbered(undone, 'change')} {is_or_are(undone)} undone")
-        missed.append(f"{', '.join(what)}: {lost_of(gone + undone, lost_ms)} are lost")
+        missed.append(f"{', '.join(what)}: {lost_of(lost, lost_ms)} are lost")
     if found.lost_ms is None:
         unknown.append("records that a leader out of sync lacks are not known: its copy is not given")
     unread = {

@@ -13,7 +13,7 @@ from coordinator_core.drill.model import (
     PhaseName,
     Prediction,
 )
-from coordinator_core.drill.verdict import lost_of, undone_of
+from coordinator_core.drill.verdict import lost_of, lost_offsets, undone_of
 from coordinator_core.durations import is_or_are, numbered
 from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
@@ -69,7 +69,7 @@ def _summary(prediction: Prediction) -> Iterator[str]:
     )
     if totals.hanging_transactions:
         yield f"transactions: {totals.hanging_transactions} stay open for ever"
-    lost = totals.offsets_regressed + totals.offsets_vanished + undone
+    lost = lost_offsets(totals, prediction.groups)
     yield f"lost:         {'not known' if totals.lost_ms is None else lost_of(lost, totals.lost_ms)}"
     yield f"outage:       {_band(totals.worst_outage_ms)} ms at worst"
     wanted = [
