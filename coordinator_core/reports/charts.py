@@ -16,10 +16,12 @@ style, on wider screens a little more."""
 def bar_chart(title: str, rows: Sequence[tuple[str, float, str]], dead: Sequence[float] = ()) -> str:
     """Horizontal bars; ``rows`` are label, value and the value as it is written beside the bar.
 
-    ``dead`` is how much of each value is drawn as dead, at the end of its bar.
+    ``dead`` is how much of each value is drawn as dead, at the end of its bar. Without rows there is no chart.
     """
-    height = ROW * max(len(rows), 1) + 4
-    most = max((value for _, value, _ in rows), default=0) or 1
+    if not rows:
+        return ""
+    height = ROW * len(rows) + 4
+    most = max(value for _, value, _ in rows) or 1
     room = WIDTH - LABEL - NUMBER
     parts = []
     for number, (label, value, text) in enumerate(rows):

@@ -163,9 +163,7 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
         "lag": bar_chart(
             "Groups that are behind, by records",
             [(visible(one["group_id"]), one["lag"], number_text(one["lag"])) for one in lagging],
-        )
-        if lagging
-        else "",
+        ),
         "weight": bar_chart(
             "Bytes in the log by group; the darker end is dead",
             [(visible(one["group_id"]), one["bytes"], byte_text(one["bytes"])) for one in heaviest],
@@ -181,9 +179,7 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
                 (f"partition {one['offsets_partition']}", one["load_seconds"], f"{one['load_seconds']:g} s")
                 for one in loading
             ],
-        )
-        if loading
-        else "",
+        ),
         "rate": bar_chart(
             f"Commits a second, each bar {duration_text(rate['bucket_ms'] or 0)}, UTC",
             [
@@ -205,9 +201,7 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
                 )
                 for one in active
             ],
-        )
-        if active
-        else "",
+        ),
     }
 
 
