@@ -15,13 +15,14 @@ from coordinator_core.cli.options import (
     choice_option,
     format_option,
     note,
+    note_inferred,
     replay_options,
     write_json,
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-from coordinator_core.cli.source import note_inferred, open_snapshot, warn_about_told
+from coordinator_core.cli.source import open_snapshot, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import noun, numbered
 from coordinator_core.errors import Damage, ExitCode, UsageError

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Engine, ReplayOptions, note, replay_options
+from coordinator_core.cli.options import Engine, ReplayOptions, note, note_inferred, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-from coordinator_core.cli.source import found_beside, note_inferred, open_to_read, warn_about_damage, warn_about_told
+from coordinator_core.cli.source import found_beside, open_to_read, warn_about_damage, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import is_or_are
 from coordinator_core.errors import Damage

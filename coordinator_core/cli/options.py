@@ -359,3 +359,9 @@ def write_pieces(pieces: Iterable[str]) -> None:
 def note(text: str) -> None:
     """Write one line about the result to standard error."""
     click.echo(visible_lines(text), err=True)
+
+
+def note_inferred(options: ReplayOptions, label: str, *, is_told: bool) -> None:
+    """Say by which rules a snapshot was read, where none were asked for."""
+    if options.profile is None:
+        note(f"regroup: profile {label}, {'told from the records' if is_told else 'assumed: no record tells it'}")

@@ -13,6 +13,7 @@ from coordinator_core.cli.options import (
     ReplayOptions,
     format_option,
     note,
+    note_inferred,
     replay_options,
     write_result,
 )
@@ -67,11 +68,12 @@ def replay_command(
         from coordinator_core.runs.publish import promote
 
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
-    from coordinator_core.cli.source import note_inferred, warn_about_published
-
     note_inferred(options, result["profile"], is_told=result["rows"]["record_counts"] > 0)
     if result["damage"]:
-        warn_about_published(place.path, options.on_damage)
+        from coordinator_core.cli.source import warn_about_told
+        from coordinator_core.runs.read import open_run
+
+        warn_about_told(open_run(place.path).manifest, options.on_damage)
     write_result(output_format, result, _text(result))
     if result["load_failures"]:
         records = numbered(result["load_failures"], "record")

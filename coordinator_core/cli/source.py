@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Engine, ReplayOptions, note
+from coordinator_core.cli.options import Engine, ReplayOptions, note, note_inferred
 from coordinator_core.cli.publish import publish_locally
 from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.spark_app import publish_with_spark
@@ -99,7 +99,7 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
             publish_locally(paths, place, options)
         run = open_run(place.path)
         note_inferred(options, run.profile, is_told=run.rows("record_counts") > 0)
-        warn_about_published(place.path, options.on_damage)
+        warn_about_told(run.manifest, options.on_damage)
         yield place.path
 
 
@@ -186,12 +186,6 @@ def profile_of(snapshot: Snapshot, options: ReplayOptions) -> Profile:
     return profile
 
 
-def note_inferred(options: ReplayOptions, label: str, *, is_told: bool) -> None:
-    """Say by which rules a snapshot was read, where none were asked for."""
-    if options.profile is None:
-        note(f"regroup: profile {label}, {'told from the records' if is_told else 'assumed: no record tells it'}")
-
-
 def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     """Report the damage of the input that was read all the same."""
     unknown = [entry for entry in damage if is_unknown(entry)]
@@ -204,11 +198,6 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     if len(damage) > len(unknown):
         how = "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
         note(f"regroup: warning: the input is damaged; it was read {how}, and the result is partial")
-
-
-def warn_about_published(run: str, on_damage: OnDamage) -> None:
-    """Report the damage of the input of a run that was just made."""
-    warn_about_told(open_run(run).manifest, on_damage)
 
 
 def warn_about_told(document: Mapping[str, Any], on_damage: OnDamage) -> None:
