@@ -20,7 +20,7 @@ from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, director
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile, how_inferred
 from coordinator_core.topology import is_topic_name
 from coordinator_core.untrusted import INT32_END, INT64_END, csv_text, visible_lines, whole_number
 
@@ -364,4 +364,4 @@ def note(text: str) -> None:
 def note_inferred(options: ReplayOptions, label: str, *, is_told: bool) -> None:
     """Say by which rules a snapshot was read, where none were asked for."""
     if options.profile is None:
-        note(f"regroup: profile {label}, {'told from the records' if is_told else 'assumed: no record tells it'}")
+        note(f"regroup: profile {label}, {how_inferred(is_told=is_told)}")

@@ -75,6 +75,11 @@ def chosen_profile(name: str, release: str | None, coordinator: str | None) -> P
     return None if name == "auto" else profile_for(name)
 
 
+def how_inferred(*, is_told: bool) -> str:
+    """Where a profile comes from that nobody asked for: records that tell it, or none."""
+    return "told from the records" if is_told else "assumed: no record tells it"
+
+
 _LABEL = re.compile(r"\w+ \((?P<release>[\d.]+), (?P<coordinator>classic|new) coordinator\)")
 
 

@@ -6,6 +6,7 @@ from itertools import dropwhile
 from typing import Any
 
 from coordinator_core.durations import DAY_MS, MINUTE_MS, utc_text
+from coordinator_core.releases import how_inferred
 from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
@@ -44,6 +45,7 @@ def run_page(report: Document) -> str:
         "run.html",
         report=report,
         word=WORDS[report["verdict"]],
+        inferred=how_inferred(is_told=report["scope"]["records"] > 0),
         counts=counts_text(report["counts"]),
         sections=_SECTIONS,
         finding_rows=_finding_rows,

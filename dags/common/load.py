@@ -149,13 +149,13 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
 def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, float]) -> list[str]:
     """The run in a few lines for a person."""
     from coordinator_core.ingest.unknown import partial_text
+    from coordinator_core.releases import how_inferred
 
     rows = {table: entry["rows"] for table, entry in manifest["tables"].items()}
     inputs = manifest["inputs"]
     size = sum(entry["bytes"] for entry in inputs)
     segments = numbered(len(inputs), "segment")
-    inferred = "told from the records" if rows["record_counts"] else "assumed: no record tells it"
-    chosen = inferred if manifest["profile_inferred"] else "as asked"
+    chosen = how_inferred(is_told=rows["record_counts"] > 0) if manifest["profile_inferred"] else "as asked"
     facts = [
         ("run", run),
         ("cluster", f"{manifest['cluster']}, window {manifest['window']}"),
