@@ -69,7 +69,8 @@ def replay(installed: Path, cache: Path, output: Path) -> tuple[str, str]:
     """State hash of the replay of a log by that installation, and what it wrote to standard error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REGROUP"))}
     environment = {**kept, "PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(cache)}
-    arguments = ["replay", *map(str, CASE.paths), "--output", str(output), "--cluster", "c", "--now-ms", "0"]
+    options = ["--output", str(output), "--cluster", "c", "--now-ms", "0", "--kafka-version", "4.3.1"]
+    arguments = ["replay", *map(str, CASE.paths), *options]
     done = subprocess.run(
         [sys.executable, "-P", "-c", RUN, *arguments],
         cwd=output.parent,
