@@ -182,7 +182,7 @@ class HistoryReader:
         course.batch(segment, batch, records)
         self._removals.settle(course.newest_ms, self._pending_of)
         is_control = batch.is_control
-        known_keys = {} if is_control or is_pending(batch, self._profile) else self._known_keys
+        known_keys = {} if is_control else self._known_keys
         partition, path, position = self._history.offsets_partition, segment.path, batch.position
         epoch = batch.partition_leader_epoch
         for record in self._replayer.loaded_records(batch, records):
