@@ -161,12 +161,12 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
     for row in group.writes():
         held = now.offsets.get((row.topic, row.partition))
         if (row.topic, row.partition) in now.unstable:
-            yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
+            yield Refusal(f"{row.key.in_words}: a transaction is open that commits it: {_WAITS}", passes=True)
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
             is_written = value_of(held) == value_of(row.after)
             how = "as planned; go on with the --output of an apply that has begun it, or " if is_written else ""
             now_is = f"{_now(held, row.before)}{', ' if is_written else '; '}"
-            yield Refusal(f"the plan is stale: {_name(row)}: {now_is}{how}plan again")
+            yield Refusal(f"the plan is stale: {row.key.in_words}: {now_is}{how}plan again")
     if group.is_deleted:
         planned = {(row.topic, row.partition) for row in group.writes()}
         for topic, partition in sorted(now.offsets.keys() - planned):
@@ -184,7 +184,7 @@ def _changes_of(group: GroupPlan, now: TargetGroup, *, is_all: bool) -> Iterator
         held = now.offsets.get((row.topic, row.partition))
         if value_of(held) != value_of(row.after) and (is_all or value_of(held) == value_of(row.before)):
             found = _now(held, row.after)
-            yield Refusal(f"{_name(row)}: written before, and changed since: {found}; use another --output")
+            yield Refusal(f"{row.key.in_words}: written before, and changed since: {found}; use another --output")
 
 
 def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, TargetGroup]) -> Iterator[Refusal]:
@@ -219,7 +219,7 @@ def _of_topics(client: Client, groups: Sequence[GroupPlan], now: Mapping[str, Ta
             why = f"leader epoch {after.leader_epoch} is above the current one, {log.leader_epoch}"
         else:
             continue
-        yield Refusal(f"the plan is stale: {_name(row)}: {why}; plan again")
+        yield Refusal(f"the plan is stale: {row.key.in_words}: {why}; plan again")
 
 
 def _now(held: Position | None, before: Position | None) -> str:
@@ -228,10 +228,6 @@ def _now(held: Position | None, before: Position | None) -> str:
         return f"offset {held.offset} has other metadata now"
     found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
     return f"{found} committed now"
-
-
-def _name(row: Row) -> str:
-    return f"group {row.group_id!r}, {row.topic}-{row.partition}"
 
 
 def apply_plan(
@@ -637,7 +633,7 @@ def _keys(topics: Iterable[Any]) -> set[tuple[str, int]]:
 def _left_out(rows: Iterable[Row], answered: Collection[tuple[str, int]]) -> list[_Error]:
     """An error of the group, where an answer leaves rows out: whether they are written is not known."""
     missing = [row for row in rows if (row.topic, row.partition) not in answered]
-    return [(None, None, f"no answer for {row.topic}-{row.partition}") for row in missing[:1]]
+    return [(None, None, f"no answer for {row.key.topic_partition}") for row in missing[:1]]
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[list[Row]]:

@@ -68,6 +68,11 @@ class OffsetKey(NamedTuple):
         """``orders-0``, as Kafka writes it (``TopicPartition``)."""
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def in_words(self) -> str:
+        """``group 'billing', orders-0``, for messages."""
+        return f"group {self.group_id!r}, {self.topic_partition}"
+
 
 def are_of_other_topics(one: str | None, other: str | None) -> bool:
     """Whether two topic ids are known and differ."""

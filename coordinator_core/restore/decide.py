@@ -149,7 +149,7 @@ def _whole_topics(rows: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]
     kept = {row.topic for row in rows if row.after is not None}
     why = "stays: start offsets are deleted for whole topics only, and others of this one stay"
     stay = [row.action is Action.DELETE and row.topic in kept for row in rows]
-    names = [f"{row.topic}-{row.partition}" for row, stays in zip(rows, stay, strict=True) if stays]
+    names = [row.key.topic_partition for row, stays in zip(rows, stay, strict=True) if stays]
     if not names:
         return rows, ()
     return (

@@ -183,10 +183,9 @@ class Plan:
         if not blocked:
             return None
         first = blocked[0]
-        where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
         others = sum(group.action is not Action.BLOCKED for group in self.writing())
         alone = f"; {count(others, 'other group')} can be planned without it (--group)" if others else ""
-        return f"{are(len(blocked), 'offset')} blocked, first {where}: {first.reason}{alone}"
+        return f"{are(len(blocked), 'offset')} blocked, first {first.key.in_words}: {first.reason}{alone}"
 
     def counts(self) -> dict[str, int]:
         """Offset keys by action."""
@@ -332,7 +331,7 @@ def _problem(row: Row, group: GroupPlan, is_repeated: bool) -> str | None:
     if row.group_id != group.group_id:
         return f"the row is of group {row.group_id!r}, its group is {group.group_id!r}"
     if is_repeated:
-        return f"{row.topic}-{row.partition} is there twice"
+        return f"{row.key.topic_partition} is there twice"
     if row.action is Action.BLOCKED:
         # It is not written, and says what is wrong with it.
         return None

@@ -139,7 +139,7 @@ def _compare_records(
                     continue
                 foreign[key.group_id].add(key[1:])
                 what = f"{_said(committed)} {_by(place, value, joined[key.group_id])}"
-                proof.problems.append(f"{at} is foreign: group {key.group_id!r}, {_name(key)}: {what}; {why}")
+                proof.problems.append(f"{at} is foreign: {key.in_words}: {what}; {why}")
             case GroupRecord(key=names, value=value):
                 group_id = names.get("group") or names.get("groupId") or ""
                 group = groups.get(group_id)
@@ -151,7 +151,7 @@ def _compare_records(
                     proof.problems.append(f"{at} is foreign: it changes group {group_id!r} itself{who}")
     for key, row in rows.items():
         if row.action in WRITES and key not in found:
-            proof.problems.append(f"no record has the planned value of group {key.group_id!r}, {_name(key)}")
+            proof.problems.append(f"no record has the planned value of {key.in_words}")
     return foreign
 
 
@@ -187,17 +187,13 @@ def _compare_state(proof: Proof, group: GroupPlan, now: TargetGroup, who: str) -
     if state_digest(held.items()) != group.state_digest:
         foreseen = dict(after_of(group.rows))
         other = [key for key in sorted(held | foreseen) if held.get(key) != foreseen.get(key)]
-        said = ", ".join(f"{_name(key)} holds {_held(held.get(key))}" for key in other[:_KEYS_SHOWN])
+        said = ", ".join(f"{key.topic_partition} holds {_held(held.get(key))}" for key in other[:_KEYS_SHOWN])
         more = f" and {len(other) - _KEYS_SHOWN} more" if len(other) > _KEYS_SHOWN else ""
         proof.problems.append(f"{who} has other offsets of group {group.group_id!r} than foreseen: {said}{more}")
     if now.unstable:
         proof.problems.append(f"{who} has an open transaction with offsets of group {group.group_id!r}")
     if group.is_deleted and now.state is not None:
         proof.problems.append(f"{who} still has group {group.group_id!r}")
-
-
-def _name(key: OffsetKey) -> str:
-    return f"{key.topic}-{key.partition}"
 
 
 def _value(value: Mapping[str, Any]) -> Value:

@@ -145,10 +145,12 @@ def moved(
                 offset = scenario.number
             case Move.SHIFT_BY:
                 if held is None:
-                    raise UsageError(f"{_name(key)} has no committed offset to shift; leave it out, or name an offset")
+                    raise UsageError(
+                        f"{key.in_words} has no committed offset to shift; leave it out, or name an offset"
+                    )
                 offset = held.offset + scenario.number
                 if not -INT64_END <= offset < INT64_END:
-                    raise UsageError(f"{_name(key)}: {held.offset} and {scenario.number} are no offset")
+                    raise UsageError(f"{key.in_words}: {held.offset} and {scenario.number} are no offset")
             case Move.TO_CURRENT:
                 offset = _known(log.end, key, target) if held is None else held.offset
             case Move.TO_EARLIEST:
@@ -159,7 +161,7 @@ def moved(
                 offset = at_time.get(key[1:], UNKNOWN)
                 if offset == UNKNOWN:
                     offset = _known(log.end, key, target)
-                    said = f"{key.topic}-{key.partition} has no record at or after that time: its end is taken"
+                    said = f"{key.topic_partition} has no record at or after that time: its end is taken"
                     warnings[key.group_id].append(said)
         topic = None if target.topics is None else target.topics.get(key.topic)
         if held is not None and held.offset == offset:
@@ -180,8 +182,4 @@ def _known(offset: int, key: OffsetKey, target: Target) -> int:
             why = f"the target has no topic {key.topic}"
         elif key.partition not in topic.partitions:
             why = f"topic {key.topic} has {count(len(topic.partitions), 'partition')}"
-    raise UsageError(f"{_name(key)}: {why}")
-
-
-def _name(key: OffsetKey) -> str:
-    return f"group {key.group_id!r}, {key.topic}-{key.partition}"
+    raise UsageError(f"{key.in_words}: {why}")

@@ -309,7 +309,7 @@ def renamed(wanted: Wanted, groups: Mapping[str, str], topics: Mapping[str, str]
         topic = topics.get(key.topic, key.topic)
         new = OffsetKey(groups.get(key.group_id, key.group_id), topic, key.partition)
         if new in found:
-            raise UsageError(f"two offsets of the source come to group {new.group_id!r}, {new.topic}-{new.partition}")
+            raise UsageError(f"two offsets of the source come to {new.in_words}")
         found[new] = place if topic == key.topic else replace(place, topic_id=None)
     taken = {key.group_id for key in found}
 
