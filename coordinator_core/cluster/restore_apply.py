@@ -426,18 +426,22 @@ class _Writer:
         left, errors = self._left(broker, group)
         keys = {row.key[1:] for row, _ in left}
         wanted = self._wanted.setdefault(group.group_id, keys)
-        errors += [_of(row, _STALE) for row, held in left if held != value_of(row.before)]
+        errors = _explained("Describe", group.group_id, errors)
+        untold = {(topic, partition) for topic, partition, _ in errors}
+        if (None, None) not in untold:
+            known = [(row, held) for row, held in left if row.key[1:] not in untold]
+            errors += [_of(row, _STALE) for row, held in known if held != value_of(row.before)]
         if errors:
             return self._ended(group.group_id, len(wanted - keys), errors)
         self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
         if group.is_deleted:
-            errors = _with_acl("Delete", group.group_id, self._delete_group(broker, group.group_id))
+            errors = _explained("Delete", group.group_id, self._delete_group(broker, group.group_id))
         else:
             is_share = group.type == GroupType.SHARE
             commit, delete = (self._alter, self._delete_topics) if is_share else (self._commit, self._delete)
             committed = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
             deleted = delete(broker, group.group_id, [row for row, _ in left if row.after is None])
-            errors = _with_acl("Read", group.group_id, committed) + _with_acl("Delete", group.group_id, deleted)
+            errors = _explained("Read", group.group_id, committed) + _explained("Delete", group.group_id, deleted)
         failed = {(topic, partition) for topic, partition, _ in errors}
         return self._ended(group.group_id, len(wanted - (keys if (None, None) in failed else failed)), errors)
 
@@ -606,13 +610,18 @@ def _passed(code: int) -> str:
     return error_text(code)
 
 
-def _with_acl(operation: str, group_id: str, errors: Iterable[_Error]) -> list[_Error]:
-    """Errors of a request that needs ``operation`` on the group, and Read on topics, with the ACL that is missing."""
-    groups, topics = Errors.GROUP_AUTHORIZATION_FAILED.name, Errors.TOPIC_AUTHORIZATION_FAILED.name
+def _explained(operation: str, group_id: str, errors: Iterable[_Error]) -> list[_Error]:
+    """Errors of a request that needs ``operation`` on the group, and Read on topics: with the ACL that is missing, or
+    what else is to be done."""
 
     def said(topic: str | None, error: str) -> str:
-        acl = {groups: f"{operation} on Group:{group_id}", topics: f"Read on Topic:{topic}"}.get(error)
-        return error if acl is None else f"{error}: it needs the ACL {acl}"
+        more = {
+            Errors.GROUP_AUTHORIZATION_FAILED.name: f"it needs the ACL {operation} on Group:{group_id}",
+            Errors.TOPIC_AUTHORIZATION_FAILED.name: f"it needs the ACL Read on Topic:{topic}",
+            Errors.UNKNOWN_MEMBER_ID.name: "the group has members now",
+            Errors.UNSTABLE_OFFSET_COMMIT.name: "a transaction is open that commits it",
+        }.get(error)
+        return error if more is None else f"{error}: {more}"
 
     return [(topic, partition, said(topic, error)) for topic, partition, error in errors]
 

@@ -536,6 +536,18 @@ def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, reques
 
 
 @pytest.mark.usefixtures("uncaptured")
+def test_a_group_that_cannot_be_read_is_not_said_to_be_stale(tmp_path: Path) -> None:
+    client = cluster("g")
+    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5}), tmp_path / "applied"
+    refused = SimpleNamespace(groups=[SimpleNamespace(group_id="g", error_code=30, topics=[])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore_apply, "standing", lambda *_: [])
+        client.answer = answering({"OffsetFetch": lambda _: refused})
+        said = "GROUP_AUTHORIZATION_FAILED: it needs the ACL Describe on Group:g"
+        assert errors(client, plan, directory) == {"g": [said]}
+
+
+@pytest.mark.usefixtures("uncaptured")
 @pytest.mark.parametrize("group_id, metadata", [("g", "\U0001f600" * 2048), ("g" * 3000, "")])
 def test_the_records_of_a_request_fit_into_one_batch(tmp_path: Path, group_id: str, metadata: str) -> None:
     partitions = dict.fromkeys(range(400), (0, 1000, 5))

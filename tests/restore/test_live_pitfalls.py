@@ -248,7 +248,7 @@ def test_members_that_join_during_a_rollback(place: Place, tmp_path: Path) -> No
         wait_for("the assignment", lambda member=member: member.ask("look")["assignment"] or None)
     assert goes_on(process) == ExitCode.APPLY_FAILED
     assert errors(directory) == {
-        "joined-update": {"UNKNOWN_MEMBER_ID"},
+        "joined-update": {"UNKNOWN_MEMBER_ID: the group has members now"},
         "joined-delete": {"GROUP_SUBSCRIBED_TO_TOPIC"},
         "joined-made": {"GROUP_SUBSCRIBED_TO_TOPIC"},
     }
