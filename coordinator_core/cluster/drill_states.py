@@ -30,16 +30,27 @@ REBALANCING = REBALANCE_STATES | {GroupState.ASSIGNING, GroupState.RECONCILING}
 
 
 def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> dict[str, int]:
-    """Coordinator of each group as FindCoordinator answers, -1 while there is none.
+    """Coordinators of :func:`found_coordinators`; ``ClusterError`` for a group of which none can be found."""
+    found, refused = found_coordinators(client, info, group_ids)
+    for group_id, code in refused.items():
+        raise ClusterError(f"coordinator of group {group_id!r}: {error_name(code)}")
+    return found
 
-    Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition. Raises
-    ``ClusterError`` for an answer with any other error.
+
+def found_coordinators(
+    client: Client, info: TopicInfo, group_ids: Iterable[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Coordinator of each group as FindCoordinator answers, -1 while there is none; and the error codes of the others,
+    which asking again does not remove.
+
+    Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition.
     """
     wanted = sorted(group_ids)
     if client.max_version(FindCoordinatorRequest(max_version=_BATCHED_VERSION)) < _BATCHED_VERSION:
         leaders = {each.partition: each.leader for each in info.partitions}
-        return {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in wanted}
+        return {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in wanted}, {}
     found: dict[str, int] = {}
+    refused: dict[str, int] = {}
     for first in range(0, len(wanted), GROUPS_PER_REQUEST):
         part = wanted[first : first + GROUPS_PER_REQUEST]
         answer = client.ask(
@@ -51,9 +62,10 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
             raise ClusterError("a broker names coordinators of other groups than it was asked for")
         for each in answer.coordinators:
             if each.error_code and each.error_code not in RETRIABLE:
-                raise ClusterError(f"coordinator of group {each.key!r}: {error_name(each.error_code)}")
-            found[each.key] = -1 if each.error_code else each.node_id
-    return found
+                refused[each.key] = each.error_code
+            else:
+                found[each.key] = -1 if each.error_code else each.node_id
+    return found, refused
 
 
 def note_states(

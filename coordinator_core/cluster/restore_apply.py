@@ -29,7 +29,7 @@ from coordinator_core.cluster.client import (
     check_answered,
     error_text,
 )
-from coordinator_core.cluster.drill_states import coordinators
+from coordinator_core.cluster.drill_states import found_coordinators
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets, waiting_text
 from coordinator_core.cluster.restore_target import live_groups, live_topics, replayed
@@ -372,7 +372,7 @@ class _Writer:
     def _round(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
         by_id = {group.group_id: group for group in groups}
         try:
-            places = coordinators(self._client, self._client.topic(OFFSETS_TOPIC), by_id)
+            places, denied = found_coordinators(self._client, self._client.topic(OFFSETS_TOPIC), by_id)
         except ClusterError as error:
             self._say(groups, str(error))
             return []
@@ -381,7 +381,11 @@ class _Writer:
         self._say(
             (by_id[group_id] for group_id, broker in places.items() if broker < 0), "no broker is its coordinator"
         )
-        done: list[GroupResult] = []
+        # A group that may not be described, say, keeps no other from being written.
+        done = [
+            self._ended(group_id, 0, _explained("Describe", group_id, [(None, None, error_text(code))]))
+            for group_id, code in denied.items()
+        ]
 
         def one(broker: int, part: list[str]) -> None:
             lost = threading.Event()

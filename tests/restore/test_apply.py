@@ -548,6 +548,24 @@ def test_a_group_that_cannot_be_read_is_not_said_to_be_stale(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("uncaptured")
+def test_a_group_without_a_coordinator_for_us_keeps_no_other(tmp_path: Path) -> None:
+    """Its ACL was taken away behind the plan: nobody waits for it."""
+    client = cluster("a", "b")
+    plan, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 6}), tmp_path / "applied"
+
+    def found(request: Any) -> Any:
+        answer = client._find_coordinator(request)
+        for one in answer.coordinators:
+            one.error_code = 30 if one.key == "a" else 0
+        return answer
+
+    client.answer = answering({"FindCoordinator": found})
+    said = "GROUP_AUTHORIZATION_FAILED: it needs the ACL Describe on Group:a"
+    assert errors(client, plan, directory) == {"a": [said]}
+    assert client.groups == {"a": {KEY: (1, -1, "")}, "b": {KEY: (6, -1, "")}}
+
+
+@pytest.mark.usefixtures("uncaptured")
 @pytest.mark.parametrize("group_id, metadata", [("g", "\U0001f600" * 2048), ("g" * 3000, "")])
 def test_the_records_of_a_request_fit_into_one_batch(tmp_path: Path, group_id: str, metadata: str) -> None:
     partitions = dict.fromkeys(range(400), (0, 1000, 5))
