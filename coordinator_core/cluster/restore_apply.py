@@ -270,7 +270,8 @@ def apply_plan(
         left = [group for group in plan.writing() if group.group_id not in ended]
         in_log = _share_topics(storage.join(place, CAPTURE), [group for group in left if group.is_deleted])
         try:
-            results += _Writer(client, journal, options.parallel, in_log).write(left)
+            writer = _Writer(client, journal, options.parallel, in_log, _unended_groups(events))
+            results += writer.write(left)
         except KeyboardInterrupt:
             written = len(written_groups(begun_apply(directory, digest)))
             raise InterruptedApplyError(written, len(plan.writing())) from None
@@ -302,6 +303,17 @@ def written_groups(events: Sequence[Event]) -> set[str]:
     return {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
 
 
+def _unended_groups(events: Iterable[Event]) -> set[str]:
+    """Groups that an apply has begun, and not ended since."""
+    found: set[str] = set()
+    for event in events:
+        if event["event"] == "begin":
+            found.add(event["group_id"])
+        elif event["event"] == "end":
+            found.discard(event["group_id"])
+    return found
+
+
 def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:
     """Reasons against the plan: first those that waiting does not remove, then those that are left after the wait."""
     deadline = time.monotonic() + seconds
@@ -329,8 +341,17 @@ def _share_topics(directory: str, groups: Sequence[GroupPlan]) -> dict[str, set[
 class _Writer:
     """Writes groups at their coordinators, a bounded number of each at a time."""
 
-    def __init__(self, client: Client, journal: Journal, parallel: int, share_topics: Mapping[str, set[str]]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        journal: Journal,
+        parallel: int,
+        share_topics: Mapping[str, set[str]],
+        begun: Iterable[str] = (),
+    ) -> None:
         self._client = client
+        self.begun = {*begun}
+        """Groups of which a try has begun and not ended: some of them may be written."""
         self._share_topics = share_topics
         self._journal = journal
         self._parallel = parallel
@@ -435,9 +456,13 @@ class _Writer:
         if (None, None) not in untold:
             known = [(row, held) for row, held in left if row.key[1:] not in untold]
             errors += [_of(row, _STALE) for row, held in known if held != value_of(row.before)]
+        if not errors or group.group_id in self.begun:
+            # Behind an earlier try this is another one, though it writes nothing: what fails now may be written.
+            count = 0 if errors else len(left)
+            self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=count)
+            self.begun.add(group.group_id)
         if errors:
             return self._ended(group.group_id, len(wanted - keys), errors)
-        self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
         if group.is_deleted:
             errors = _explained("Delete", group.group_id, self._delete_group(broker, group.group_id))
         else:
@@ -457,6 +482,7 @@ class _Writer:
         self._wanted.pop(group_id, None)
         rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
         self._journal.write("end", group_id=group_id, written=written, errors=rows)
+        self.begun.discard(group_id)
         return GroupResult(group_id, written, tuple(errors))
 
     def _left(self, broker: int, group: GroupPlan) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:

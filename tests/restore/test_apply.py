@@ -566,6 +566,42 @@ def test_a_group_without_a_coordinator_for_us_keeps_no_other(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("uncaptured")
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_what_an_earlier_try_may_have_written_goes_back(tmp_path: Path, is_killed: bool) -> None:
+    """It has written, and got no answer or was killed; the next one only reads, and fails."""
+    client = cluster("g")
+    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5}), tmp_path / "applied"
+
+    def commit(request: Any) -> Any:
+        client._offset_commit(request)
+        client.answer = answering({"OffsetFetch": unstable})
+        if is_killed:
+            raise InterruptedError
+        raise ClusterError("broker 1 gives no answer")
+
+    def unstable(request: Any) -> Any:
+        answer = client.offset_fetch(request)
+        for topic in (topic for group in answer.groups for topic in group.topics if request.require_stable):
+            topic.partitions[0].error_code = 88
+        return answer
+
+    client.answer = answering({"OffsetCommit": commit})
+    with pytest.raises(InterruptedError) if is_killed else nullcontext():
+        errors(client, plan, directory)
+    if is_killed:
+        with pytest.MonkeyPatch.context() as patch:
+            # It begins once the next one has been let through.
+            patch.setattr(restore_apply, "standing", lambda *_: [])
+            assert errors(client, plan, directory) == {
+                "g": ["UNSTABLE_OFFSET_COMMIT: a transaction is open that commits it"]
+            }
+    client.answer = answering({})
+    assert client.groups == {"g": {KEY: (5, -1, "")}}
+    (group,) = rollback_plan(client, str(directory)).groups
+    assert [(row.action, row.reason) for row in group.rows] == [(Action.UPDATE, "it was so before")]
+
+
+@pytest.mark.usefixtures("uncaptured")
 @pytest.mark.parametrize("group_id, metadata", [("g", "\U0001f600" * 2048), ("g" * 3000, "")])
 def test_the_records_of_a_request_fit_into_one_batch(tmp_path: Path, group_id: str, metadata: str) -> None:
     partitions = dict.fromkeys(range(400), (0, 1000, 5))
