@@ -241,6 +241,7 @@ def apply_plan(
     """
     plan, digest = read_plan(plan_path, options.plan_digest)
     place = str(directory)
+    begun_apply(directory, digest)
     storage.make_directory(place)
     with open_journal(storage.join(place, JOURNAL), "another apply") as journal:
         events = begun_apply(directory, digest)
@@ -283,9 +284,12 @@ def apply_plan(
 def begun_apply(directory: str | Path, digest: str) -> list[Event]:
     """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``.
 
-    Raises ``UsageError`` where ``directory`` has the apply of another plan.
+    Raises ``UsageError`` where ``directory`` has the apply of another plan, or another plan that no apply has left.
     """
     events = journal_of(directory)
+    path, journal = (storage.join(str(directory), name) for name in (PLAN, JOURNAL))
+    if not storage.exists(journal) and storage.exists(path) and read_plan(path)[1] != digest:
+        raise UsageError(f"{path}: is another plan, which no apply has put there; use another --output")
     if events and events[0]["plan_digest"] != digest:
         raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
     return events

@@ -71,6 +71,25 @@ def test_one_that_was_killed_before_its_first_event_does_not_keep_its_plan(tmp_p
     assert (plan.created_at_ms, events[0]["plan_digest"]) == (2, digest)
 
 
+def test_another_plan_that_lies_there_stays(tmp_path: Path) -> None:
+    """It was put there by somebody, who did not apply it."""
+    directory = tmp_path / "plans"
+    directory.mkdir()
+    path = planned(directory / PLAN, 1)
+    before = path.read_bytes()
+    words = ["restore", "apply", str(planned(tmp_path / "plan.json", 2)), "--bootstrap-server", "b:1"]
+    with pytest.raises(UsageError, match="is another plan, which no apply has put there; use another --output"):
+        apply_plan(CLIENT, words[2], directory, ApplyOptions())
+    assert (path.read_bytes(), [one.name for one in directory.iterdir()]) == (before, [PLAN])
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_plan_is_applied_where_it_lies(tmp_path: Path) -> None:
+    path = planned(tmp_path / PLAN, 1)
+    digest, _ = apply_plan(CLIENT, path, tmp_path, ApplyOptions())
+    assert read_apply(str(tmp_path))[1][0]["plan_digest"] == digest
+
+
 @pytest.mark.usefixtures("quiet")
 def test_the_plan_of_one_that_has_begun_stays(tmp_path: Path) -> None:
     path, directory = planned(tmp_path / "plan.json", 1), tmp_path / "applied"
