@@ -40,6 +40,8 @@ from coordinator_core.drill.journal import (
     JOURNAL_VERSION,
     Event,
     Journal,
+    JournalTakenError,
+    JournalWriteError,
     journal_bytes,
     of_kind,
     read_journal,
@@ -93,10 +95,6 @@ class Refusal(NamedTuple):
 
 class InterruptedApplyError(RegroupError):
     """Somebody has stopped the apply (SIGINT, SIGTERM): groups that were begun are ended, no other was begun."""
-
-    def __init__(self, written: int, groups: int) -> None:
-        said = f"{written} of {numbered(groups, 'group')} {is_or_are(written)} written"
-        super().__init__(f"interrupted: {said}; the same command goes on, restore rollback undoes them")
 
 
 class _TryAgainError(Exception):
@@ -247,7 +245,12 @@ def apply_plan(
         events = begun_apply(directory, digest)
         if found := standing(client, plan, events, options.wait_seconds):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
+            if not of_kind(events, "begin"):
+                raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
+            said = _so_far(plan, written_groups(events), _unended_groups(events))
+            raise UsageError(
+                f"refused, nothing more is written: {found[0].text}{more}; {said}, restore rollback undoes that"
+            )
         # Without an event the plan that lies there is of an attempt that has done nothing, and maybe another one.
         if not events or not storage.exists(storage.join(place, PLAN)):
             storage.write_atomic(storage.join(place, PLAN), storage.read(str(plan_path)))
@@ -270,14 +273,19 @@ def apply_plan(
         results = [GroupResult(group_id, 0) for group_id in ended]
         left = [group for group in plan.writing() if group.group_id not in ended]
         in_log = _share_topics(storage.join(place, CAPTURE), [group for group in left if group.is_deleted])
+        writer = _Writer(client, journal, options.parallel, in_log, _unended_groups(events))
         try:
-            writer = _Writer(client, journal, options.parallel, in_log, _unended_groups(events))
             results += writer.write(left)
-        except KeyboardInterrupt:
-            written = len(written_groups(begun_apply(directory, digest)))
-            raise InterruptedApplyError(written, len(plan.writing())) from None
-        failed = sorted(one.group_id for one in results if one.errors)
-        journal.write("verdict", groups=len(results), failed=failed)
+            failed = sorted(one.group_id for one in results if one.errors)
+            journal.write("verdict", groups=len(results), failed=failed)
+        except JournalTakenError:
+            raise
+        except (KeyboardInterrupt, JournalWriteError) as error:
+            said = _so_far(plan, ended | writer.written, writer.begun)
+            ways = f"{said}; the same command goes on, restore rollback undoes them"
+            if isinstance(error, JournalWriteError):
+                raise JournalWriteError(f"{error}; {ways}") from None
+            raise InterruptedApplyError(f"interrupted: {ways}") from None
     return digest, sorted(results, key=lambda one: one.group_id)
 
 
@@ -318,6 +326,12 @@ def _unended_groups(events: Iterable[Event]) -> set[str]:
     return found
 
 
+def _so_far(plan: Plan, written: Collection[str], begun: Collection[str]) -> str:
+    """Groups of a plan that are written, and those that may be, in words."""
+    more = f", {len(begun)} more {is_or_are(len(begun))} begun" if begun else ""
+    return f"{len(written)} of {numbered(len(plan.writing()), 'group')} {is_or_are(len(written))} written{more}"
+
+
 def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:
     """Reasons against the plan: first those that waiting does not remove, then those that are left after the wait."""
     deadline = time.monotonic() + seconds
@@ -356,6 +370,8 @@ class _Writer:
         self._client = client
         self.begun = {*begun}
         """Groups of which a try has begun and not ended: some of them may be written."""
+        self.written: set[str] = set()
+        """Groups that have ended without an error."""
         self._share_topics = share_topics
         self._journal = journal
         self._parallel = parallel
@@ -437,6 +453,10 @@ class _Writer:
                     # The login, say. Others may be written already: it is an error of groups, no refusal of the plan.
                     lost.set()
                     refused.append(error)
+                except JournalWriteError:
+                    # Nothing is written without its event.
+                    self._stopped.set()
+                    raise
                 else:
                     ended.add(group_id)
                     done.append(result)
@@ -487,6 +507,8 @@ class _Writer:
         rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
         self._journal.write("end", group_id=group_id, written=written, errors=rows)
         self.begun.discard(group_id)
+        if not errors:
+            self.written.add(group_id)
         return GroupResult(group_id, written, tuple(errors))
 
     def _left(self, broker: int, group: GroupPlan) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:

@@ -29,7 +29,7 @@ from coordinator_core.cluster.restore_apply import (
 from coordinator_core.cluster.restore_target import check_seen, live_groups, live_target, offsets_at
 from coordinator_core.cluster.restore_verify import read_apply, rollback_plan
 from coordinator_core.cluster.snapshot import CaptureBusyError, CaptureDirectory
-from coordinator_core.drill.journal import JOURNAL, JournalBusyError, JournalWriteError, read_journal
+from coordinator_core.drill.journal import JOURNAL, Journal, JournalBusyError, JournalWriteError, read_journal
 from coordinator_core.drill.shared_journal import open_journal
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState, ShareGroup, ShareTopic
@@ -555,18 +555,6 @@ def test_a_login_that_is_refused_on_the_way_is_no_refusal(tmp_path: Path, reques
 
 
 @pytest.mark.usefixtures("uncaptured")
-def test_a_group_that_cannot_be_read_is_not_said_to_be_stale(tmp_path: Path) -> None:
-    client = cluster("g")
-    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5}), tmp_path / "applied"
-    refused = SimpleNamespace(groups=[SimpleNamespace(group_id="g", error_code=30, topics=[])])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restore_apply, "standing", lambda *_: [])
-        client.answer = answering({"OffsetFetch": lambda _: refused})
-        said = "GROUP_AUTHORIZATION_FAILED: it needs the ACL Describe on Group:g"
-        assert errors(client, plan, directory) == {"g": [said]}
-
-
-@pytest.mark.usefixtures("uncaptured")
 def test_a_group_without_a_coordinator_for_us_keeps_no_other(tmp_path: Path) -> None:
     """Its ACL was taken away behind the plan: nobody waits for it."""
     client = cluster("a", "b")
@@ -618,6 +606,70 @@ def test_what_an_earlier_try_may_have_written_goes_back(tmp_path: Path, is_kille
     assert client.groups == {"g": {KEY: (5, -1, "")}}
     (group,) = rollback_plan(client, str(directory)).groups
     assert [(row.action, row.reason) for row in group.rows] == [(Action.UPDATE, "it was so before")]
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_a_group_that_cannot_be_read_is_not_said_to_be_stale(tmp_path: Path) -> None:
+    client = cluster("g")
+    plan, directory = restored(client, tmp_path / "plan.json", {"g": 5}), tmp_path / "applied"
+    refused = SimpleNamespace(groups=[SimpleNamespace(group_id="g", error_code=30, topics=[])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore_apply, "standing", lambda *_: [])
+        client.answer = answering({"OffsetFetch": lambda _: refused})
+        said = "GROUP_AUTHORIZATION_FAILED: it needs the ACL Describe on Group:g"
+        assert errors(client, plan, directory) == {"g": [said]}
+
+
+@pytest.mark.usefixtures("uncaptured")
+def test_a_refusal_behind_the_first_write_says_what_is_written(tmp_path: Path) -> None:
+    client = cluster("a", "b", "c")
+    plan, directory = restored(client, tmp_path / "plan.json", {"a": 5, "b": 6, "c": 7}), tmp_path / "applied"
+
+    def commit(request: Any) -> Any:
+        if request.group_id != "a":
+            raise LoginError("the broker refuses the credentials")
+
+    client.answer = answering({"OffsetCommit": commit})
+    assert errors(client, plan, directory).keys() == {"b", "c"}
+    client.answer, client.groups["b"] = answering({}), {KEY: (8, -1, "")}
+    with pytest.raises(UsageError) as met:
+        errors(client, plan, directory)
+    assert str(met.value).startswith("refused, nothing more is written: the plan is stale: group 'b', orders-0")
+    assert str(met.value).endswith("; 1 of 3 groups is written, restore rollback undoes that")
+
+
+@pytest.mark.usefixtures("uncaptured")
+@pytest.mark.parametrize(
+    "event, number, said",
+    [("begin", 3, "2 of 40 groups are written"), ("end", 3, "2 of 40 groups are written, 1 more is begun")],
+)
+def test_without_room_for_its_events_no_group_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str, number: int, said: str
+) -> None:
+    group_ids = [f"g-{one:02}" for one in range(40)]
+    client = cluster()
+    plan, directory = restored(client, tmp_path / "plan.json", dict.fromkeys(group_ids, 5)), tmp_path / "applied"
+    write, left = Journal.write, iter([*[True] * (number - 1), *[False] * 100])
+
+    def full(journal: Journal, here: str, **values: Any) -> None:
+        if here == event and not next(left):
+            raise JournalWriteError("the disk is full")
+        write(journal, here, **values)
+
+    fetched_groups: list[str] = []
+    client.answer = answering(
+        {"OffsetFetch": lambda request: fetched_groups.extend(one.group_id for one in request.groups)}
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", full)
+        with pytest.raises(JournalWriteError, match="the same command goes on, restore rollback undoes them") as met:
+            errors(client, plan, directory)
+    assert str(met.value).startswith(f"the disk is full; {said}; the same")
+    # The others are not even read: of the check before, each is asked for twice.
+    assert len(fetched_groups) == 2 * len(group_ids) + 3
+    client.answer = answering({})
+    assert errors(client, plan, directory) == {}
+    assert client.groups == {group_id: {KEY: (5, -1, "")} for group_id in group_ids}
 
 
 @pytest.mark.usefixtures("uncaptured")
