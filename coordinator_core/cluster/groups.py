@@ -305,4 +305,4 @@ def _topics(kind: Any, offset_keys: Iterable[tuple[str, int]]) -> list[Any]:
 
 
 def _missing_group(group_id: str) -> MissingAclError:
-    return MissingAclError("Describe", f"Group:{group_id}", "comparing groups with those of the cluster")
+    return MissingAclError("Describe", f"Group:{group_id}", "reading the group and its offsets")
