@@ -101,7 +101,8 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
     location = properties.get("ssl.keystore.location")
     if location is not None and (chain is not None or key is not None):
-        raise UsageError("ssl.keystore.location and ssl.keystore.key exclude each other")
+        other = "ssl.keystore.certificate.chain" if key is None else "ssl.keystore.key"
+        raise UsageError(f"ssl.keystore.location and {other} exclude each other")
     if location is not None:
         name = "ssl.keystore.location"
         data = _store(name, location)
