@@ -37,6 +37,8 @@ FETCH_BYTES = 4 << 20
 _REPLICA_VERSION = 11
 _WAIT_MS = 100
 _TRIES_PER_BATCH = 3
+_EMPTIED_ANSWERS = 3
+"""Answers in a row that a quota may empty, while waiting for it is not being stuck."""
 _PAUSE_SECONDS = 0.1
 _MAX_BROKERS_AT_ONCE = 32
 
@@ -129,6 +131,8 @@ class Fetcher:
         self._replica = replica
         self._progress = progress
         self._latest_progress = time.monotonic()
+        self._emptied: dict[int, int] = {}
+        """Answers in a row without a record that a broker has throttled."""
         if replica is not None and client.max_version(FetchRequest) < _REPLICA_VERSION:
             raise UsageError("--replica: brokers before Kafka 2.4 are read from their leaders only")
 
@@ -216,15 +220,23 @@ class Fetcher:
                 self._take(state, each, broker, nothing_left=nothing_left)
             elif not throttled:
                 state.trouble = f"broker {broker} leaves it out of its answer"
+        before = time.monotonic()
+        self._emptied[broker] = self._emptied.get(broker, 0) + 1 if throttled and not total else 0
         if throttled:
             # The connection takes no request until then; the answer may have been emptied for it, partitions and all
             # (FetchContext.getThrottledResponse).
             self._limiter.wait(answer.throttle_time_ms / 1000)
-            self._latest_progress = time.monotonic()
-        before = time.monotonic()
         self._limiter.spend(total)
-        # Waiting for the byte rate is not being stuck.
-        self._latest_progress += time.monotonic() - before
+        if self._emptied[broker] <= _EMPTIED_ANSWERS:
+            # Waiting for the byte rate, or for a quota, is not being stuck.
+            self._latest_progress += time.monotonic() - before
+        else:
+            # A quota of less than one answer empties all of them.
+            for state in states:
+                state.trouble = state.trouble or (
+                    f"broker {broker} throttles, and {self._emptied[broker]} answers in a row were empty for it: the "
+                    "quota of this client is less than one fetch takes, or others use it up"
+                )
         return states
 
     def _request(self, states: list[Fetching], max_bytes: int) -> Any:

@@ -219,6 +219,52 @@ def test_an_error_does_not_wait_for_a_byte_rate_or_a_quota(tmp_path: Path, throt
             fetching.result(timeout=60)
 
 
+class _Throttled(OneProcess):
+    """Empties so many answers for a quota of some seconds each, on a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, emptied: int) -> None:
+        super().__init__({}, {OFFSETS_TOPIC: (99, {0: (0, 100, 0)})})
+        self.now, self.emptied, self.asked = 0.0, emptied, 0
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.wait)
+        monkeypatch.setattr("coordinator_core.cluster.fetch.time", clock)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def ask(self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
+        if type(make()).__name__ != "FetchRequest":
+            return super().ask(make, node_id, patience=patience)
+        self.asked += 1
+        assert self.asked < 100, "it goes on for ever"
+        partition = SimpleNamespace(
+            partition_index=0, error_code=0, high_watermark=100, preferred_read_replica=-1, records=b""
+        )
+        topic = SimpleNamespace(topic=OFFSETS_TOPIC, partitions=[partition])
+        is_emptied = self.asked <= self.emptied
+        responses = [] if is_emptied else [topic]
+        return SimpleNamespace(error_code=0, throttle_time_ms=4000 if is_emptied else 0, responses=responses)
+
+    def fetched(self, place: Path) -> Fetching:
+        limiter = RateLimiter(None)
+        limiter.wait = self.wait  # type: ignore[method-assign]
+        state = Fetching(0, 0, 100, 1, 0, PartitionFiles(place), 0)
+        Fetcher(self, OFFSETS_TOPIC, limiter=limiter).run([state])
+        return state
+
+
+def test_a_quota_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a broker without progress is, 5 s."""
+    client = _Throttled(monkeypatch, 3)
+    assert client.fetched(tmp_path).done
+    assert client.now > 2 * client.patience_seconds
+
+
+def test_a_quota_that_empties_every_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f"{OFFSETS_TOPIC}-0 from offset 0 to 100 .broker 1 throttles, and [0-9]+ answers in a row were empty"
+    with pytest.raises(ClusterError, match=f"no progress for 5 s; missing are {said}"):
+        _Throttled(monkeypatch, 100).fetched(tmp_path)
+
+
 def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
     """The library would never answer for it."""
     with lying_broker([OFFSETS_TOPIC], [0]) as client, ThreadPoolExecutor(1) as threads:
