@@ -185,12 +185,13 @@ class Client:
             except kafka_errors.KafkaError as error:
                 where = "the cluster" if node_id is None else f"broker {node_id}"
                 self._raise_if_final(error, where)
-                if time.monotonic() > deadline:
-                    raise ClusterError(f"{where} gives no answer: {_reason(error)}") from None
                 if isinstance(error, kafka_errors.UnknownBrokerIdError):
-                    # It has come after the library looked for brokers, as it does every five minutes.
+                    # It has come, or come back, after the library looked for brokers, as it does every five minutes.
+                    # Who has no patience asks again later.
                     with suppress(kafka_errors.KafkaError):
                         self._manager.run(self._manager.cluster.refresh_metadata)
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"{where} gives no answer: {_reason(error)}") from None
             time.sleep(backoff)
             backoff = min(backoff * 2, BACKOFF_SECONDS[1])
 

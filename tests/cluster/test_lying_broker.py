@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import UnknownBrokerIdError
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from coordinator_core.cli.app import run
@@ -263,6 +264,31 @@ def test_a_quota_that_empties_every_answer_is_not_waited_for(tmp_path: Path, mon
     said = f"{OFFSETS_TOPIC}-0 from offset 0 to 100 .broker 1 throttles, and [0-9]+ answers in a row were empty"
     with pytest.raises(ClusterError, match=f"no progress for 5 s; missing are {said}"):
         _Throttled(monkeypatch, 100).fetched(tmp_path)
+
+
+def test_a_broker_that_is_back_is_looked_for_without_patience_too() -> None:
+    """The library has looked for brokers while it was gone."""
+    client = Client.__new__(Client)
+    known: set[int | None] = set()
+
+    class Manager:
+        cluster = SimpleNamespace(refresh_metadata=lambda: known.add(2))
+
+        @staticmethod
+        def send_in_turn(_: Any, node_id: int | None) -> Any:
+            if node_id not in known:
+                raise UnknownBrokerIdError(node_id)
+            return ApiVersionsResponse()
+
+        @staticmethod
+        def run(call: Callable[..., Any], *values: Any) -> Any:
+            return call(*values)
+
+    client._manager = Manager()
+    client._check_encodes = lambda _: None  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="broker 2 gives no answer"):
+        client.ask(lambda: None, 2, patience=0)
+    assert client.ask(lambda: None, 2, patience=0)
 
 
 def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
