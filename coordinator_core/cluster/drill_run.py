@@ -74,6 +74,7 @@ def observe(
     """
     if bool(options.fault_command) == bool(options.pids):
         raise UsageError("a drill needs either --fault-command or --pid")
+    prediction.check_led()
     output = str(output)
     storage.make_directory(output)
     path = storage.join(output, JOURNAL)
@@ -119,6 +120,7 @@ class _Drill:
         self._options = options
         self._note = journal.write
         self._info = client.topic(OFFSETS_TOPIC)
+        prediction.check_partitions([each.partition for each in self._info.partitions])
         self._pins: dict[int, Pin] = {}
         self._log_positions: dict[int, int] = {}
         numbers = [each.partition for each in self._info.partitions]
@@ -336,7 +338,8 @@ def unlike_predicted(info: TopicInfo, prediction: Prediction, *, allow_under_rep
         name = f"{OFFSETS_TOPIC}-{each.partition}"
         predicted = expected.get(each.partition, each.leader)
         if each.leader != predicted:
-            found.append(f"{name} is led by {each.leader}, the prediction has {predicted}")
+            now = "has no leader" if each.leader < 0 else f"is led by {each.leader}"
+            found.append(f"{name} {now}, the prediction has {predicted}")
         if not lenient and set(each.isr) != set(each.replicas):
             found.append(f"{name}: only {list(each.isr)} of replicas {list(each.replicas)} are in sync")
     return found

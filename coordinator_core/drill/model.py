@@ -6,14 +6,17 @@ as they happen, partitions by number, groups by id.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from coordinator_core.drill.scenario import Scenario
+from coordinator_core.durations import numbered
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.jsontext import from_json, to_json
+from coordinator_core.log.types import OFFSETS_TOPIC
 
 PREDICTION_VERSION = 1
 DISCONNECTED = "DISCONNECTED"
@@ -275,6 +278,23 @@ class Prediction:
         """Raises :class:`UsageError` where ``what`` is of another cluster than the prediction, as far as both tell."""
         if None not in (self.cluster_id, cluster_id) and self.cluster_id != cluster_id:
             raise UsageError(f"{what} is of cluster {cluster_id}, the prediction of {self.cluster_id}")
+
+    def check_partitions(self, found: Collection[int]) -> None:
+        """Raises :class:`UsageError` where the offsets topic has other partitions than the prediction."""
+        predicted = self.first_leaders().keys()
+        if predicted != set(found):
+            said = numbered(len(found), "offsets partition")
+            raise UsageError(f"the cluster has {said}, the prediction {len(predicted)}: predict again")
+
+    def check_led(self) -> None:
+        """Raises :class:`UsageError` where the prediction begins with an offsets partition that nobody leads."""
+        unled = sorted(number for number, leader in self.first_leaders().items() if leader is None)
+        if unled:
+            more = f" and {len(unled) - 1} more" if len(unled) > 1 else ""
+            raise UsageError(
+                f"the prediction begins without a leader of {OFFSETS_TOPIC}-{unled[0]}{more}, and no drill does: "
+                "capture the topology once all partitions have one, and predict again"
+            )
 
     def brokers(self) -> tuple[int, ...]:
         """The brokers of the scenario, in the order in which they are lost or restarted."""

@@ -28,12 +28,16 @@ from coordinator_core.cluster.drill_commands import (
     undisturbed,
 )
 from coordinator_core.cluster.drill_recover import recover
-from coordinator_core.cluster.drill_run import DrillOptions, observe
+from coordinator_core.cluster.drill_run import DrillOptions, observe, unlike_predicted
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.settings import ClientSettings, client_settings
 from coordinator_core.drill.events import Outcome
+from coordinator_core.drill.scenario import Kind, Scenario
 from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import PartitionInfo, TopicInfo
 from tests.drill.test_model import PREDICTION
+from tests.restore.one_process import OneProcess
 
 
 @pytest.mark.parametrize(
@@ -130,6 +134,45 @@ def test_the_prediction_of_another_cluster_breaks_nothing(tmp_path: Path, monkey
         observe(settings, replace(PREDICTION, cluster_id="another"), tmp_path, options)
     assert not fault.exists()
     assert (tmp_path / "journal.jsonl").read_bytes() == b""
+
+
+def test_a_prediction_that_begins_without_a_leader_is_not_done(tmp_path: Path) -> None:
+    """Nobody is asked, and nothing is waited for."""
+    rows = [replace(PREDICTION.partitions[0], offsets_partition=number, leader_before=None) for number in (4, 3)]
+    options = DrillOptions(recover_command="true", fault_command="true")
+    for partitions, which in ((rows[:1], "4"), (rows, "3 and 1 more")):
+        prediction = replace(PREDICTION, partitions=tuple(partitions))
+        with pytest.raises(UsageError, match=f"without a leader of __consumer_offsets-{which}, and no drill does"):
+            observe(ClientSettings(("b:9092",)), prediction, tmp_path / "drill", options)
+    assert not (tmp_path / "drill").exists()
+
+
+def test_a_prediction_of_other_partitions_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offsets topic got more of them, or was made again: other groups are in each."""
+    client = OneProcess({}, {})
+    monkeypatch.setattr("coordinator_core.cluster.drill_run.Client", lambda _: nullcontext(client))
+    rows = [replace(PREDICTION.partitions[0], offsets_partition=number, leader_before=1) for number in (0, 1)]
+    prediction = replace(PREDICTION, cluster_id=None, partitions=tuple(rows))
+    options = DrillOptions(recover_command="true", fault_command="true")
+    with pytest.raises(UsageError, match="the cluster has 1 offsets partition, the prediction 2: predict again"):
+        observe(ClientSettings(("b:9092",)), prediction, tmp_path, options)
+    assert (tmp_path / "journal.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "said"),
+    [
+        (1, (1,), []),
+        (2, (1,), ["__consumer_offsets-0 is led by 2, the prediction has 1"]),
+        (-1, (1,), ["__consumer_offsets-0 has no leader, the prediction has 1"]),
+        (1, (), ["__consumer_offsets-0: only [] of replicas [1] are in sync"]),
+    ],
+)
+def test_what_is_not_as_predicted(leader: int, isr: tuple[int, ...], said: list[str]) -> None:
+    row = replace(PREDICTION.partitions[0], offsets_partition=0, leader_before=1)
+    scenario = Scenario(Kind.LOSE_BROKERS, (1,))
+    info = TopicInfo(OFFSETS_TOPIC, None, (PartitionInfo(0, leader, 0, (1,), isr),))
+    assert unlike_predicted(info, replace(PREDICTION, scenario=scenario, partitions=(row,))) == said
 
 
 def test_probes_of_a_broker_that_stands_still_end_in_time(tmp_path: Path) -> None:
