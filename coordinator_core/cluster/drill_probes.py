@@ -27,11 +27,12 @@ from kafka.protocol.consumer import HeartbeatRequest, OffsetCommitRequest, Offse
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from coordinator_core.cluster.client import Client, error_text
-from coordinator_core.cluster.errors import ClusterError, MissingAclError
+from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import PREFIX, Canary
 from coordinator_core.drill.model import DISCONNECTED
 from coordinator_core.durations import clock_ms
+from coordinator_core.errors import RegroupError
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 SERVED_ROUNDS = 3
@@ -131,6 +132,7 @@ class Canaries:
     def __init__(self, client: Client, canaries: Sequence[Canary], note: Note, interval_seconds: float) -> None:
         self._states = [_State(client, canary, note) for canary in canaries]
         self._interval = interval_seconds
+        self._error: RegroupError | None = None
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._go_on, args=(state,), daemon=True) for state in self._states]
 
@@ -158,15 +160,23 @@ class Canaries:
             if state.refused is not None:
                 raise MissingAclError("Read", state.refused, "a canary")
 
+    def check_going_on(self) -> None:
+        """The error that has ended a canary: its answers cannot be noted, say."""
+        if self._error is not None:
+            raise self._error
+
     def begin_again(self) -> None:
         """Count rounds from now on."""
         for state in self._states:
             state.served_rounds = 0
 
     def _go_on(self, state: _State) -> None:
-        while not self._stop.is_set():
-            state.round()
-            self._stop.wait(self._interval)
+        try:
+            while not self._stop.is_set():
+                state.round()
+                self._stop.wait(self._interval)
+        except RegroupError as error:
+            self._error = error
 
 
 class _State:
@@ -219,7 +229,7 @@ class _State:
         detail: Any = None
         try:
             answer, detail = ask(broker)
-        except ClusterError:
+        except (ClusterError, LoginError):
             answer = DISCONNECTED
         self.refused = self.refused or _REFUSED.get(answer)
         self._note(

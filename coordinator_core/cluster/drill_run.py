@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.events import Outcome
-from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal, journal_bytes
+from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal, JournalWriteError, journal_bytes
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
 from coordinator_core.drill.shared_journal import open_journal
@@ -179,9 +179,12 @@ class _Drill:
         return outcome, reason, recovered
 
     def _wait(self, seconds: float, ready: Callable[[], bool]) -> bool:
-        """Whether ``ready()`` became true in time."""
+        """Whether ``ready()`` became true in time. Raises what has ended a canary, or the watch."""
         deadline = time.monotonic() + seconds
         while not ready():
+            self._canaries.check_going_on()
+            if self._watch is not None:
+                self._watch.check_going_on()
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -315,15 +318,21 @@ class _Drill:
                 self._wait(self._options.limit_seconds, self._settled)
                 self._after("recovered")
             except RegroupError as error:
-                self._note("trouble", text=f"after the recovery: {error}")
+                # The end tells of a journal that cannot be written to, and that the cluster is as it was.
+                with suppress(JournalWriteError):
+                    self._note("trouble", text=f"after the recovery: {error}")
         return recovered
 
     def _end(self, outcome: Outcome, reason: str | None, recovered: bool) -> None:
         self._canaries.stop()
         if self._watch is not None:
             self._watch.stop()
-        clean_up(self._client, self._note, [each.group_id for each in self._canary_groups])
-        self._note("verdict", outcome=outcome.value, reason=reason, recovered=recovered)
+        try:
+            clean_up(self._client, self._note, [each.group_id for each in self._canary_groups])
+            self._note("verdict", outcome=outcome.value, reason=reason, recovered=recovered)
+        except JournalWriteError as error:
+            state = "the cluster is as it was" if recovered else "drill recover tells whether the cluster is as it was"
+            raise JournalWriteError("; ".join(filter(None, [str(error), reason, state]))) from None
 
 
 def unlike_predicted(info: TopicInfo, prediction: Prediction, *, allow_under_replicated: bool = False) -> list[str]:

@@ -16,8 +16,9 @@ from kafka.protocol.consumer import OffsetFetchRequest
 
 from coordinator_core.cluster.client import LATEST, Client, by_broker
 from coordinator_core.cluster.drill_probes import Known, Note, OffsetKey
-from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.errors import ClusterError, LoginError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, OFFSET_FETCH_VERSION, fetched_offsets
+from coordinator_core.errors import RegroupError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
@@ -44,6 +45,7 @@ class Watch:
         self._marks: dict[_Term, int | None] = {}
         """First high watermark after an answer that left a doubt; -1: it lagged, ``None``: to be asked."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
+        self._error: RegroupError | None = None
         self._stop = threading.Event()
         self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
@@ -58,8 +60,16 @@ class Watch:
             self._thread.join()
 
     def _go_on(self) -> None:
-        while not self._stop.wait(self._interval):
-            self.look()
+        try:
+            while not self._stop.wait(self._interval):
+                self.look()
+        except RegroupError as error:
+            self._error = error
+
+    def check_going_on(self) -> None:
+        """The error that has ended the looks: what they see cannot be noted, say."""
+        if self._error is not None:
+            raise self._error
 
     def look(self) -> set[str]:
         """Ask for everything once; returns the groups whose coordinator did not answer, or leaves a doubt."""
@@ -67,7 +77,7 @@ class Watch:
             try:
                 self._see_leaders(self._client.topic(OFFSETS_TOPIC).partitions)
                 heard = self._heard()
-            except ClusterError:
+            except (ClusterError, LoginError):
                 return set(self._groups)
             brokers = {group_id: self._term(group_id)[1] for group_id in self._groups}
             left = {group_id for group_id, broker in brokers.items() if broker < 0}
@@ -77,7 +87,7 @@ class Watch:
                     part = group_ids[first : first + GROUPS_PER_REQUEST]
                     try:
                         left.update(self._ask(broker, part, heard))
-                    except ClusterError:
+                    except (ClusterError, LoginError):
                         left.update(part)
 
             by_broker(brokers, one)

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from coordinator_core.cluster.drill_probes import SERVED_ROUNDS, Canaries, delete_groups
+from coordinator_core.cluster.drill_run import _Drill
 from coordinator_core.cluster.drill_states import rebalancing
 from coordinator_core.cluster.drill_watch import Watch
-from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.errors import ClusterError, LoginError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import Canary, canaries
+from coordinator_core.drill.events import Outcome
+from coordinator_core.drill.journal import JournalWriteError
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import TopicInfo
 from tests.restore.one_process import OneProcess
 
 UNKNOWN_MEMBER_ID = 25
@@ -144,3 +148,61 @@ def test_the_last_look_at_all_groups_has_the_time_of_the_drill() -> None:
     codes.append(Errors.NOT_COORDINATOR)
     with pytest.raises(ClusterError, match="committed offsets of all groups: not within 0 s"):
         watch.look_until_all_answer(0)
+
+
+@pytest.mark.parametrize("is_watch", [False, True])
+def test_a_full_disk_ends_the_drill_and_not_its_threads_alone(is_watch: bool) -> None:
+    """What cannot be noted any more is not waited for; the cluster is mended."""
+
+    def note(event: str, **_: object) -> None:
+        raise JournalWriteError(f"the event {event} cannot be written")
+
+    going_on = SimpleNamespace(check_going_on=lambda: None)
+    drill: Any = _Drill.__new__(_Drill)
+    if is_watch:
+        looks = Watch(OneProcess({}, {}), TopicInfo(OFFSETS_TOPIC, None, ()), {}, note, 0)
+        drill._canaries, drill._watch = going_on, looks
+        looks.start()
+    else:
+        probes = Canaries(Coordinator(), canaries("drill", [0], 1), note, 0)  # type: ignore[arg-type]
+        drill._canaries, drill._watch = probes, None
+        probes.start()
+    with pytest.raises(JournalWriteError, match="cannot be written"):
+        drill._wait(60, lambda: False)
+    (looks if is_watch else probes).stop()
+
+
+def test_a_login_that_is_refused_for_a_while_ends_no_canary() -> None:
+    coordinator = Coordinator()
+    state, _ = canary(coordinator)
+    ask = coordinator.ask
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise LoginError("the broker refuses the credentials")
+
+    coordinator.ask = refuse  # type: ignore[method-assign]
+    state.round()
+    assert state.served_rounds == 0
+    coordinator.ask = ask  # type: ignore[method-assign]
+    for _ in range(SERVED_ROUNDS):
+        state.round()
+    assert state.served_rounds == SERVED_ROUNDS
+
+
+@pytest.mark.parametrize(
+    "reason, recovered, said",
+    [
+        (None, True, "full; the cluster is as it was"),
+        ("the fault: exit code 1", False, "full; the fault: exit code 1; drill recover tells whether the cluster is"),
+    ],
+)
+def test_an_end_that_cannot_be_written_says_how_the_cluster_is(reason: str | None, recovered: bool, said: str) -> None:
+    def note(event: str, **_: object) -> None:
+        raise JournalWriteError("full")
+
+    drill: Any = _Drill.__new__(_Drill)
+    drill._canaries, drill._watch, drill._canary_groups = SimpleNamespace(stop=lambda: None), None, []
+    drill._client, drill._note = OneProcess({}, {}), note
+    with pytest.raises(JournalWriteError) as met:
+        drill._end(Outcome.FAILED, reason, recovered)
+    assert str(met.value).startswith(said)
