@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from coordinator_core.fold.arrow import list_of
+
 SCHEMA_VERSION = 3
 """Goes up when a column changes its meaning or disappears; readers refuse a version they do not know."""
 
@@ -44,10 +46,6 @@ def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False) -
     return pa.field(name, kind, nullable=null, metadata={"comment": meaning})
 
 
-def _list(item: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", item, nullable=False))
-
-
 def _struct(*fields: tuple[str, pa.DataType, bool]) -> pa.DataType:
     return pa.struct([pa.field(name, kind, nullable=null) for name, kind, null in fields])
 
@@ -69,19 +67,19 @@ TEXT = pa.string()
 INT = pa.int32()
 LONG = pa.int64()
 
-PARTITIONS = _list(INT)
-ASSIGNMENT = _list(_struct(("topic_id", TEXT, True), ("topic", TEXT, True), ("partitions", PARTITIONS, False)))
+PARTITIONS = list_of(INT)
+ASSIGNMENT = list_of(_struct(("topic_id", TEXT, True), ("topic", TEXT, True), ("partitions", PARTITIONS, False)))
 """Partitions by topic: KIP-848 and share members name topic ids, classic consumers topic names."""
 
-TASKS = _list(_struct(("subtopology_id", TEXT, False), ("partitions", PARTITIONS, False)))
+TASKS = list_of(_struct(("subtopology_id", TEXT, False), ("partitions", PARTITIONS, False)))
 TASK_ASSIGNMENT = _struct(
     ("active_tasks", TASKS, False), ("standby_tasks", TASKS, False), ("warmup_tasks", TASKS, False)
 )
-PAIRS = _list(_struct(("key", TEXT, False), ("value", TEXT, False)))
-PROTOCOLS = _list(_struct(("name", TEXT, False), ("metadata", pa.binary(), False)))
+PAIRS = list_of(_struct(("key", TEXT, False), ("value", TEXT, False)))
+PROTOCOLS = list_of(_struct(("name", TEXT, False), ("metadata", pa.binary(), False)))
 ENDPOINT = _struct(("host", TEXT, False), ("port", INT, False))
 
-_TOPIC_INFO = _list(
+_TOPIC_INFO = list_of(
     _struct(
         ("name", TEXT, False),
         ("partitions", INT, False),
@@ -89,18 +87,18 @@ _TOPIC_INFO = _list(
         ("topic_configs", PAIRS, False),
     )
 )
-_SHORTS = _list(pa.int16())
-SUBTOPOLOGIES = _list(
+_SHORTS = list_of(pa.int16())
+SUBTOPOLOGIES = list_of(
     _struct(
         ("subtopology_id", TEXT, False),
-        ("source_topics", _list(TEXT), False),
-        ("source_topic_regex", _list(TEXT), False),
+        ("source_topics", list_of(TEXT), False),
+        ("source_topic_regex", list_of(TEXT), False),
         ("state_changelog_topics", _TOPIC_INFO, False),
-        ("repartition_sink_topics", _list(TEXT), False),
+        ("repartition_sink_topics", list_of(TEXT), False),
         ("repartition_source_topics", _TOPIC_INFO, False),
         (
             "copartition_groups",
-            _list(
+            list_of(
                 _struct(
                     ("source_topics", _SHORTS, False),
                     ("source_topic_regex", _SHORTS, False),
@@ -197,7 +195,7 @@ MEMBERS = _table(
     _column("rebalance_timeout_ms", INT, "rebalance timeout", null=True),
     _column("subscription", pa.binary(), "classic: the member's metadata for the selected protocol", null=True),
     _column("assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True),
-    _column("subscribed_topics", _list(TEXT), "subscribed topics, where they are known", null=True),
+    _column("subscribed_topics", list_of(TEXT), "subscribed topics, where they are known", null=True),
     _column("subscribed_regex", TEXT, "subscribed regex", null=True),
     _column("server_assignor", TEXT, "consumer: assignor asked for", null=True),
     _column("classic_protocols", PROTOCOLS, "consumer: set while it speaks the classic protocol", null=True),
@@ -236,7 +234,7 @@ REGEXES = _table(
     *_coordinates("offset of the regular expression record"),
     _column("group_id", TEXT, "group"),
     _column("regex", TEXT, "the expression"),
-    _column("topics", _list(TEXT), "topics it matches"),
+    _column("topics", list_of(TEXT), "topics it matches"),
     _column("version", LONG, "version of the metadata image it was resolved against"),
     _column("timestamp_ms", LONG, "when it was resolved"),
     is_state=True,
@@ -287,7 +285,7 @@ TRANSACTIONS = _table(
     _column("producer_id", LONG, "producer"),
     _column("producer_epoch", pa.int16(), "its epoch"),
     _column("outcome", TEXT, "open, committed or aborted"),
-    _column("groups", _list(TEXT), "groups it commits for"),
+    _column("groups", list_of(TEXT), "groups it commits for"),
     _column("keys", LONG, "distinct group, topic and partition"),
     _column("timestamp_ms", LONG, "timestamp of its last data record"),
     _column("age_ms", LONG, "open: now_ms of the run minus that timestamp", null=True),
@@ -337,8 +335,8 @@ SEGMENTS = _table(
     _column("control_records", LONG, "control records"),
     _column("first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True),
     _column("last_timestamp_ms", LONG, "largest timestamp (of records other than control records)", null=True),
-    _column("codecs", _list(TEXT), "compression codecs seen"),
-    _column("formats", _list(pa.int8()), "message formats (magic) seen"),
+    _column("codecs", list_of(TEXT), "compression codecs seen"),
+    _column("formats", list_of(pa.int8()), "message formats (magic) seen"),
     _column("crc_errors", LONG, "batches whose CRC is wrong"),
     _column("damaged_places", LONG, "places that are damaged, wrong CRCs included"),
     is_state=False,
