@@ -59,6 +59,7 @@ _MAX_DEPTH = 4
 """Levels below a named directory at which log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
 
 _PARTITION_DIRECTORY = re.compile(r"^(?P<topic>.+)-(?P<partition>\d{1,10})$")
+_OFFSETS_DIRECTORY = re.compile(rf"^{OFFSETS_TOPIC}-\d+$")
 _RETIRED_DIRECTORY = re.compile(r"^(?P<topic>.+)-\d+\.[0-9A-Za-z]+-(?P<why>delete|future|stray)$")
 _RETIRED_REASONS = {
     "delete": "its broker is deleting it",
@@ -71,6 +72,7 @@ _SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
 _CLEANED = re.compile(r"^(\d{1,20})\..*\.cleaned$")
 NO_FILE_OF_A_LOG, PACKED = "not a file of a log", "a compressed segment"
 UNNUMBERED = "its name is not a base offset of 20 digits"
+NO_PARTITION = "no partition of Kafka has that number, which is at most 2147483647"
 
 _IGNORED_FILES = (
     (re.compile(r"\.deleted$"), "superseded, waits for deletion"),
@@ -215,6 +217,8 @@ class _Search:
             return
         topic, partition = _parse_directory_name(name_of(directory))
         if topic != OFFSETS_TOPIC:
+            if _is_no_partition(name_of(directory)):
+                raise UsageError(f"{directory}: {NO_PARTITION}")
             if topic is not None and topic.startswith("__"):
                 raise UsageError(f"{file.path}: a segment of {topic}, not of {OFFSETS_TOPIC}")
             partition = 0
@@ -235,8 +239,9 @@ class _Search:
         if _is_log_dir(entries):
             self._add_log_dir(path, entries)
         elif has_segments(entries):
-            if depth:
-                self.ignored.append((path, "segments outside a log dir"))
+            if depth or _is_no_partition(name_of(path)):
+                why = NO_PARTITION if _is_no_partition(name_of(path)) else "segments outside a log dir"
+                self.ignored.append((path, why))
             else:
                 self._add_named_partition(path, entries)
         elif depth < _MAX_DEPTH:
@@ -275,6 +280,8 @@ class _Search:
                 continue
             topic, partition = _parse_directory_name(entry.name)
             if topic is None:
+                if _is_no_partition(entry.name):
+                    self.ignored.append((entry.path, NO_PARTITION))
                 continue
             self._read_topic_id(entry.path, topic, named_topics)
             if topic != OFFSETS_TOPIC:
@@ -531,6 +538,11 @@ def _parse_directory_name(name: str) -> tuple[str | None, int]:
     match = _PARTITION_DIRECTORY.match(name)
     # A partition is an int32.
     return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 1 << 31 else (None, 0)
+
+
+def _is_no_partition(name: str) -> bool:
+    """Whether a directory is named as one of the offsets topic whose partition is no int32."""
+    return bool(_OFFSETS_DIRECTORY.match(name)) and _parse_directory_name(name)[0] is None
 
 
 def _numbered(pattern: re.Pattern[str], name: str) -> re.Match[str] | None:

@@ -53,6 +53,18 @@ class TestWhatPathsMayName:
             (2, len(commits(2))),
         ]
 
+    def test_a_number_that_no_partition_has(self, tmp_path: Path) -> None:
+        """A partition is an int32."""
+        write_partition(tmp_path / "log", {0: commits(0)}, partition=1 << 31)
+        directory = tmp_path / f"log/__consumer_offsets-{1 << 31}"
+        why = f"{directory}: no partition of Kafka has that number, which is at most 2147483647"
+        for named in (tmp_path / "log", directory, directory / segment_name(0)):
+            with pytest.raises(UsageError) as caught:
+                discover([str(named)])
+            assert why in str(caught.value)
+        write_partition(tmp_path / "log", {0: commits(0)}, partition=(1 << 31) - 1)
+        assert ": ".join(discover([str(tmp_path)]).ignored[0]) == why
+
     @pytest.mark.parametrize("depth", ["", "broker-1", "cluster/broker-1/log"])
     def test_directories_that_hold_log_dirs(self, tmp_path: Path, depth: str) -> None:
         write_partition(tmp_path / depth, {0: commits(0)}, partition=3)
