@@ -103,8 +103,10 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
         yield f"--{name.replace('_', '-')}={params[name]}"
     yield from offsets_partitions(cluster)
     if not (len(sources) == 1 and is_run(sources[0])):
-        # A run has its rules.
+        # A run has its rules, and says how its log was read.
         yield from replay_rules(cluster)
+        if sources and cluster.partial:
+            yield "--partial"
 
 
 def _page(path: str) -> str:

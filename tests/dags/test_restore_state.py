@@ -72,6 +72,13 @@ def test_a_source_of_a_window_is_not_guessed(directory: Path) -> None:
     assert asked(before_incident=True, source="log/2026-05-12/1")[0] == f"{directory}/log/2026-05-12/1"
 
 
+def test_damage_of_the_log_is_read_past_where_the_cluster_says_so(directory: Path) -> None:
+    clusters = directory / "clusters.yaml"
+    clusters.write_text(clusters.read_text().replace("source: log", "source: log, partial: true"))
+    assert asked(at_time="2026-05-12")[-3:] == ["--kafka-version", "3.9.2", "--partial"]
+    assert asked(groups="a", move="to-earliest")[-1] == "3.9.2"
+
+
 def test_trimming_deleting_and_other_topics_are_said(directory: Path) -> None:
     given = {"out_of_range": "trim", "metadata": "drop", "other_topics": True, "delete_others": True}
     words = ["--other-topics", "--delete-others", "--out-of-range=trim", "--metadata=drop", "--new-groups=share"]
