@@ -117,6 +117,9 @@ MINIMA: dict[str, tuple[int, Severity]] = {
 # What is not interpreted has any version.
 NO_MINIMUM = {("carried_records", "value_version")}
 
+OF_COMPLETE_RUNS = {f"{name}.key" for name in ("transactions", "load_failures", "carried_records")}
+"""Checks of complete runs alone. These tables have a row for a record, and in a damaged log offsets may repeat."""
+
 # Positions in the offsets log; those of members are -1 when no record of that type was seen.
 _POSITIONS = ("record_offset", "assignment_record_offset", "last_record_offset", "end_marker_offset")
 _UNSEEN = {("members", "record_offset"), ("members", "assignment_record_offset")}

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
-from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
+from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, OF_COMPLETE_RUNS, Check, suites
 from expectations.combine import CODE, Combined, code_of, raised
 from expectations.data_docs import check_directory, write_data_docs
 from expectations.findings import SUITE as FINDINGS_SUITE
@@ -90,7 +90,10 @@ class Question:
     def declarations(self) -> dict[str, list[Check]]:
         """Checks by suite."""
         found = self.reconciled
-        return suites() | ({} if found is None else {FINDINGS_SUITE: found.checks()})
+        declared = suites() | ({} if found is None else {FINDINGS_SUITE: found.checks()})
+        if not self.run.partial:
+            return declared
+        return {name: [one for one in checks if one.code not in OF_COMPLETE_RUNS] for name, checks in declared.items()}
 
     @cached_property
     def refused(self) -> dict[str, Refusal]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coordinator_core.log.discovery import CLEAN_SHUTDOWN_FILE
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import ControlType
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations import frames, gate
@@ -21,7 +25,7 @@ from expectations.frames import batches, stored_table
 from expectations.gate import evaluate, judge
 from expectations.result import Failure, GateResult, Refusal
 
-from ..log.builders import build_batch
+from ..log.builders import build_batch, build_control_batch
 from ..rules.logs import commit, one
 from .faults import NOW_MS, FaultyRun, Rows, published
 
@@ -242,6 +246,30 @@ def test_what_merely_stands_in_the_log_is_no_contradiction(tmp_path: Path, monke
         "offsets.partition.minimum",
         *(f"{name}.producer_{what}.minimum" for name in names[1:3] for what in ("id", "epoch")),
     }
+
+
+def test_record_offsets_that_repeat_are_no_contradiction(tmp_path: Path) -> None:
+    """A broker that starts after a clean shutdown keeps such batches, and so does ``--partial``."""
+    unknown = build_batch(0, [(b"\x00\x63", b"")])
+    unread = build_batch(1, [(commit("g")[0], b"\xff\xff")])
+    ended = [
+        part
+        for _ in range(2)
+        for part in (
+            build_batch(2, [commit("g")], transactional=True, producer_id=7, producer_epoch=0),
+            build_control_batch(3, ControlType.COMMIT, producer_id=7, producer_epoch=0),
+        )
+    ]
+    data = b"".join([unknown, unknown, unread, unread, *ended])
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / CLEAN_SHUTDOWN_FILE).touch()
+    run = replace(one(), partitions={0: data}, on_damage=OnDamage.RECOVER).publish(tmp_path)
+    for name, rows in (("carried_records", 4), ("load_failures", 2), ("transactions", 2)):
+        table = run.table(name)
+        keys = set(zip(*(table[column].to_pylist() for column in TABLES[name].key), strict=True))
+        assert (table.num_rows, len(keys)) == (rows, rows // 2)
+    result = evaluate(run)
+    assert (result.passed(Severity.CRITICAL), result.evaluated) == (True, DECLARED - 3)
 
 
 class References(HTMLParser):

@@ -17,15 +17,16 @@ A run is `<output>/<cluster>/<window>/<run id>/<table>/part-*.parquet` and, writ
 which names the files that count. `<output>/<cluster>/latest.json` names the newest run. This page is made
 from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py`.
 
-Runs of version 2 are read too. They have no digests of their files, so `regroup verify` refuses them; transactions of
-a salvaged log that begin at one record offset are in any order.
+Runs of version 2 are read too. They have no digests of their files, so `regroup verify` refuses them.
 
 - `offsets_partition` and `record_offset` are the coordinates at which Kafka's dump tool prints the record
   that a row comes from. Where no single record made the row, `record_offset` is null or missing.
 - Times end in `_ms` (epoch milliseconds), sizes in `_bytes`. Topic ids are Kafka's 22-character text; the
   manifest's `topic_names` says what they are called. Null stands for what Kafka calls absent.
-- Rows of a file are in the order of the table's key. Tables marked *state* make up the manifest's
-  `state_hash`; their columns marked † do not. `coordinator_core/runs/state_hash.py` gives the scheme.
+- Rows of a file are in the order of the table's key. It is unique, but in a run that is not complete those of
+  `transactions`, `load_failures` and `carried_records`: record offsets of a damaged log may repeat.
+- Tables marked *state* make up the manifest's `state_hash`; their columns marked † do not.
+  `coordinator_core/runs/state_hash.py` gives the scheme.
 
 ## `manifest.json`
 
