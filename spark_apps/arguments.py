@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator_core import __version__
@@ -57,6 +57,12 @@ def captured_retention_ms(beside: Beside, program: str) -> int | None:
     for text in beside.notes:
         print(f"{program}: {visible_lines(text)}", file=sys.stderr)
     return None if beside.topics is None else configured_retention_ms(read_topics(beside.topics))
+
+
+def warn(program: str, texts: Iterable[str]) -> None:
+    """Write warnings to standard error, as the command of the app does."""
+    for text in texts:
+        print(f"{program}: warning: {visible_lines(text)}", file=sys.stderr)
 
 
 def whole(least: int, most: int = (1 << 62) - 1) -> Callable[[str], int]:

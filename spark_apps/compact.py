@@ -27,7 +27,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.releases import Profile, chosen_profile
 from coordinator_core.untrusted import INT32_END
-from spark_apps.arguments import add_rules, captured_retention_ms, output_of, parse, whole
+from spark_apps.arguments import add_rules, captured_retention_ms, output_of, parse, warn, whole
 from spark_apps.exits import App, tell
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.lifecycle.approved import pinned_segments, read_plan
     from coordinator_core.lifecycle.compact_publish import finish_compaction, logs_to_compact
     from coordinator_core.log.discovery import discover
+    from coordinator_core.log.unread import snapshot_warnings
     from coordinator_core.runs.place import check_output_outside
 
     began = time.perf_counter()
@@ -99,6 +100,7 @@ def execute(arguments: argparse.Namespace) -> None:
     with _new_log(output) as target:
         planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
         snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
+        warn(PROGRAM, snapshot_warnings(snapshot))
         check_output_outside(output, [log.directory for log in snapshot.partitions])
         partial_input = arguments.partial if planned is None else planned.partial
         damage: list[Damage] = []

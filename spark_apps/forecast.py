@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_rules, add_source, captured_retention_ms, output_of, parse, whole
+from spark_apps.arguments import add_rules, add_source, captured_retention_ms, output_of, parse, warn, whole
 from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-forecast"
@@ -40,6 +40,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.ingest.unknown import refuse_records
     from coordinator_core.lifecycle.forecast_publish import ForecastWriter
     from coordinator_core.log.discovery import discover
+    from coordinator_core.log.unread import snapshot_warnings
     from coordinator_core.replay.writer import refuse_other_rules
     from coordinator_core.rules.beside import beside_log
     from coordinator_core.runs.local import check_source
@@ -49,6 +50,7 @@ def execute(arguments: argparse.Namespace) -> None:
     source = read_pin(arguments.pin) if arguments.pin else discover(arguments.snapshot)
     snapshot, output = snapshot_of(source), output_of(arguments.output, arguments.run_id)
     on_damage = OnDamage.chosen(partial=arguments.partial, salvage=False)
+    warn(PROGRAM, snapshot_warnings(snapshot))
     refuse_records(snapshot)
     refuse_other_rules(snapshot)
     # Each task sees whether its own file is as it was pinned.

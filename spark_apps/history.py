@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
-from spark_apps.arguments import add_damage, add_rules, add_source, captured_retention_ms, output_of, parse, whole
+from spark_apps.arguments import (
+    add_damage,
+    add_rules,
+    add_source,
+    captured_retention_ms,
+    output_of,
+    parse,
+    warn,
+    whole,
+)
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -52,8 +61,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
-    from coordinator_core.history.parts import Asked
+    from coordinator_core.history.parts import Asked, absent_warnings
     from coordinator_core.ingest.unknown import directory_damage
+    from coordinator_core.log.unread import snapshot_warnings
     from coordinator_core.releases import profile_from_label
     from coordinator_core.reports.history_publish import HistoryWriter, place_beside
     from coordinator_core.rules.transaction_log import read_transaction_log
@@ -63,6 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
     began = time.perf_counter()
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
     pin, beside = _source(arguments)
+    warn(PROGRAM, snapshot_warnings(pin.snapshot))
     snapshot, on_damage = pin.snapshot, OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage)
     if arguments.run is not None:
         run = open_run(arguments.run)
@@ -77,12 +88,12 @@ def execute(arguments: argparse.Namespace) -> None:
     transactional_ids = read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {}
 
     with HistoryWriter(output, sources=source_directories(snapshot)) as writer:
-        from coordinator_core.fold.inference import infer_profile
+        from coordinator_core.fold.inference import inferred_profile
         from spark_apps.history_tasks import HistoryTask
         from spark_apps.session import Session
 
         with Session(PROGRAM, arguments.master) as session:
-            chosen = profile or infer_profile(snapshot.partitions)
+            chosen, is_told = (profile, True) if profile else inferred_profile(snapshot.partitions)
             asked = Asked(
                 chosen,
                 snapshot.topic_names,
@@ -110,10 +121,27 @@ def execute(arguments: argparse.Namespace) -> None:
                 "seconds": round(time.perf_counter() - began, 3),
             },
         )
+    if arguments.group:
+        warn(PROGRAM, absent_warnings(set(arguments.group) - _with_rows(output, document["files"])))
     told = {name: value for name, value in document.items() if name not in ("files", "proofs", "versions")}
     # Group ids may be anything: as ASCII no terminal obeys them.
-    print(json.dumps({"history": output, **told}), flush=True)
+    print(json.dumps({"history": output, "profile_told": is_told, **told}), flush=True)
     session.close()
+
+
+def _with_rows(directory: str, files: Sequence[str]) -> set[str]:
+    """Groups of a table that was published."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from coordinator_core import storage
+
+    found = set()
+    for name in files:
+        path = storage.join(directory, name)
+        with storage.reading(path), storage.input_file(path) as file:
+            found.update(pc.unique(pq.read_table(file, columns=["group_id"])["group_id"]).to_pylist())
+    return found
 
 
 def _source(arguments: argparse.Namespace) -> tuple[Pin, Beside]:

@@ -15,7 +15,7 @@ from coordinator_core.durations import clock_ms
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import INT32_END
-from spark_apps.arguments import add_damage, add_rules, add_source, parse, whole
+from spark_apps.arguments import add_damage, add_rules, add_source, parse, warn, whole
 from spark_apps.exits import App, tell
 
 PROGRAM = "regroup-replay"
@@ -44,8 +44,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
-    from coordinator_core.fold.pin import read_pin
+    from coordinator_core.fold.pin import read_pin, snapshot_of
     from coordinator_core.log.discovery import discover
+    from coordinator_core.log.unread import snapshot_warnings
     from coordinator_core.runs.place import RunPlace, default_window, new_run_id
     from coordinator_core.runs.publish import promote
 
@@ -62,6 +63,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from spark_apps.session import Session
 
     with Session(PROGRAM, arguments.master) as session:
+        warn(PROGRAM, snapshot_warnings(snapshot_of(source)))
         from coordinator_core.runs.manifest import summary
         from spark_apps.engine import replay
 

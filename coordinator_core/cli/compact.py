@@ -21,7 +21,6 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option, given_or_captured_ms, offsets_retention_option
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import noun, numbered
@@ -134,7 +133,6 @@ def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], rep
         elif value not in (None, False):
             command += [option, str(value)]
     document = run_spark_app("compact", replaying.master, command, done=(ExitCode.CLEAN,))
-    warn_about_snapshot(find_snapshot(paths))
     note_inferred(replaying, document["profile"], is_told=any(row["input_records"] for row in document["partitions"]))
     return document
 

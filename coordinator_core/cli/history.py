@@ -6,27 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note, note_inferred, replay_options
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
 from coordinator_core.cli.source import found_beside, open_to_read, warn_about_damage, warn_about_told
 from coordinator_core.cli.spark_app import replay_words, run_spark_app
 from coordinator_core.durations import is_or_are
 from coordinator_core.errors import Damage
 from coordinator_core.history.digest import HistoryDigest
-from coordinator_core.history.parts import Asked, history_parts, noting_rows
+from coordinator_core.history.parts import Asked, absent_warnings, history_parts, noting_rows
 from coordinator_core.investigate.words import count
 from coordinator_core.log.types import Snapshot
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.history_file import write_history
-from coordinator_core.reports.history_publish import TABLE
 from coordinator_core.rules.topics import configured_retention_ms, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
-from coordinator_core.runs.inputs import pin_of_run
 from coordinator_core.runs.place import check_output_outside, is_one_run, source_directories
 from coordinator_core.runs.read import open_run
 
@@ -59,16 +53,12 @@ def history_command(
     if options.engine is Engine.SPARK:
         arguments = _arguments(paths, output, groups, offsets_retention_ms, options)
         told = run_spark_app("history", options.master, arguments)
-        on_damage, run = options.on_damage, open_run(paths[0]) if is_one_run(paths) else None
-        if run is not None:
-            on_damage = run.on_damage(on_damage)
-        snapshot = find_snapshot(paths) if run is None else pin_of_run(run).snapshot
-        warn_about_snapshot(snapshot)
-        if run is None:
-            note_inferred(options, told["profile"], is_told=any(segment.size for segment in snapshot.segments))
+        on_damage = options.on_damage
+        if is_one_run(paths):
+            on_damage = open_run(paths[0]).on_damage(on_damage)
+        else:
+            note_inferred(options, told["profile"], is_told=told["profile_told"])
         warn_about_told(told, on_damage)
-        if groups:
-            warn_about_absent(set(groups) - _with_rows(told["history"]))
         _told(told["rows"], told["history"], told["hash"])
         return
     snapshot, asked, damage = asked_of(paths, output, groups, offsets_retention_ms, options)
@@ -87,19 +77,10 @@ def history_command(
     _told(rows, output, None if digest is None else digest.hexdigest())
 
 
-def _with_rows(directory: str) -> set[str]:
-    """Groups of a table that the Spark app has published."""
-    found = set()
-    for entry in storage.list_directory(storage.join(directory, TABLE)):
-        with storage.reading(entry.path), storage.input_file(entry.path) as file:
-            found.update(pc.unique(pq.read_table(file, columns=["group_id"])["group_id"]).to_pylist())
-    return found
-
-
 def warn_about_absent(groups: Iterable[str]) -> None:
     """Name groups that were asked for, and that have no row."""
-    for group_id in sorted(groups):
-        note(f"regroup: warning: no committed offset of group {group_id!r} is in this log")
+    for text in absent_warnings(groups):
+        note(f"regroup: warning: {text}")
 
 
 def asked_of(

@@ -7,14 +7,11 @@ from contextlib import suppress
 
 from coordinator_core import storage
 from coordinator_core.cli.options import note
-from coordinator_core.errors import DamagedInputError, UsageError
-from coordinator_core.log.discovery import PACKED, UNNUMBERED, discover
-from coordinator_core.log.reader import read_records
-from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.errors import UsageError
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import Snapshot
+from coordinator_core.log.unread import snapshot_warnings
 from coordinator_core.runs.place import LATEST, directories_of, is_run
-
-_FEW_BYTES = 1 << 12
-"""Bytes of a partition that may have batches and no record: the cleaner leaves empty ones behind."""
 
 
 def find_snapshot(paths: Sequence[str]) -> Snapshot:
@@ -29,31 +26,9 @@ def find_snapshot(paths: Sequence[str]) -> Snapshot:
 
 
 def warn_about_snapshot(snapshot: Snapshot) -> None:
-    """Warn of a log that may seem to hold less than it does.
-
-    One of which nothing was copied but the names of its files is as clean as one without groups, and segments that
-    are compressed, or have other names, leave a gap that a cleaner might have left.
-    """
-    for reason, what, remedy in (
-        (PACKED, "compressed segments", "unpack them"),
-        (UNNUMBERED, "files named .log", "a segment has the 20 digits of its first record offset as name"),
-    ):
-        left = [path for path, why in snapshot.ignored if why == reason]
-        if left:
-            note(f"regroup: warning: {what} are not read ({len(left)}, such as {left[0]}): {remedy}")
-    if not any(map(_has_record, snapshot.partitions)):
-        note(f"regroup: warning: {', '.join(snapshot.sources)} holds no record: nothing is known of any group")
-
-
-def _has_record(log: PartitionLog) -> bool:
-    # One of more bytes is not read for that: the file may change before its reader opens it. What is wrong with a
-    # damaged one is for its readers to say.
-    if log.size > _FEW_BYTES:
-        return True
-    try:
-        return bool(log.size) and any(records for _, _, records in read_records(log, damage=[]))
-    except DamagedInputError:
-        return True
+    """Warn of a log that may seem to hold less than it does."""
+    for text in snapshot_warnings(snapshot):
+        note(f"regroup: warning: {text}")
 
 
 def _instead(path: str) -> str | None:

@@ -43,12 +43,7 @@ def publish_with_spark(
         command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
     command += [*replay_words(options), *([] if latest else ["--no-latest"])]
     cache = "" if options.fold_cache is None else options.fold_cache.directory
-    told = run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
-    # Loaded here, so that the application starts sooner.
-    from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
-
-    warn_about_snapshot(find_snapshot(paths))
-    return told
+    return run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
 
 
 def replay_words(options: ReplayOptions) -> list[str]:

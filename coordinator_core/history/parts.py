@@ -115,6 +115,11 @@ def noting_rows(parts: Iterable[Part], absent: set[str]) -> Iterator[Part]:
         yield part
 
 
+def absent_warnings(groups: Iterable[str]) -> Iterator[str]:
+    """Warnings of groups that were asked for, and that have no row."""
+    return (f"no committed offset of group {group_id!r} is in this log" for group_id in sorted(groups))
+
+
 def take(log: PartitionLog, asked: Asked, lessons: Lessons, thread: Executor, damage: list[Damage]) -> Taken:
     """Read an offsets partition; ``lessons`` gets the tombstones of all groups. Raises as ``read_records`` does."""
     names, on_damage = asked.topic_names, asked.on_damage

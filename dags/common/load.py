@@ -54,6 +54,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.errors import DamagedInputError
         from coordinator_core.fold.pin import write_pin
         from coordinator_core.log.discovery import discover
+        from coordinator_core.log.unread import unread_warnings
         from coordinator_core.runs.place import PINS_DIRECTORY, check_sources
         from coordinator_core.untrusted import visible
 
@@ -68,6 +69,8 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         runs = storage.join(cluster.output, cluster.name, window)
         segments, partitions = len(snapshot.segments), len(snapshot.partitions)
         log.info("pinned %d segments of %d offsets partitions in %s", segments, partitions, path)
+        for text in unread_warnings(snapshot):
+            log.warning("%s", visible(text))
         for damage in snapshot.damage:
             if not partial:
                 raise DamagedInputError(damage)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from coordinator_core.cli import compact, history, spark_app
+from coordinator_core.cli import history, spark_app
 from coordinator_core.cli.app import cli, run
 from coordinator_core.cli.options import WITHOUT_SPARK
 from coordinator_core.groups.hashing import partition_for
@@ -524,14 +524,15 @@ def test_a_log_without_a_record_is_told_as_that(
         assert "told from the records" not in err
     told: dict[str, dict[str, Any]] = {
         "replay": {"rows": {"record_counts": 0}, "load_failures": 0, "damage": 0},
-        "history": {"rows": 0, "damage": [], "history": "out", "hash": None},
+        "history": {"rows": 0, "damage": [], "history": "out", "hash": None, "profile_told": False},
     }
     for module in (history, spark_app):
         monkeypatch.setattr(module, "run_spark_app", lambda app, *_: {**told[app], "profile": "J3 (4.3.1)"})
     for words in (["replay", "--cluster", "c"], ["history"]):
         arguments = [words[0], str(log), *words[1:], "--output", str(tmp_path / "out"), "--engine", "spark"]
         code, _, err = outcome(arguments, capfd)
-        assert (code, err.count(warning)) == (0, 1), err
+        # The app has warned of the log.
+        assert (code, err.count(warning)) == (0, 0), err
         assert "regroup: profile J3 (4.3.1), assumed: no record tells it\n" in err
     assert outcome(["investigate", str(log)], capfd)[1].startswith("This log holds no group.\n")
     assert "(4.3.1, new coordinator), assumed: no record tells it\n" in outcome(["list", str(log)], capfd)[2]
@@ -563,25 +564,16 @@ def test_damage_that_was_read_past_is_told_by_either_engine(
     assert "the input is damaged; it was read as a restarting broker would, and the result is partial" in err
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 @pytest.mark.parametrize("command", ["replay", "history", "compact"])
-def test_segments_that_are_not_read_are_told_by_either_engine(
-    command: str, engine: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: dict[str, dict[str, Any]] = {
-        "replay": {"rows": {"record_counts": 1}, "load_failures": 0, "damage": 0},
-        "history": {"rows": 1, "damage": [], "history": "out", "hash": None},
-        "compact": {"damage": [], "partitions": [{"input_records": 1, "expiry_failure": None}]},
-    }
-    for module in (compact, history, spark_app):
-        monkeypatch.setattr(module, "run_spark_app", lambda app, *_, **__: {**told[app], "profile": "J3 (4.3.1)"})
+def test_segments_that_are_not_read_are_told(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The Spark apps tell it, too (``tests/spark/test_exits.py``)."""
     log = tmp_path / "log"
     log.mkdir()
     write_segment(log, b"".join(History().commit(1).batches))
     packed = log / "__consumer_offsets-0/00000000000000000007.log.gz"
     packed.write_bytes(b"")
     more = {"replay": ["--cluster", "c"], "history": [], "compact": ["--format", "json"]}[command]
-    code, _, err = outcome([command, str(log), "--output", str(tmp_path / "o"), "--engine", engine, *more], capfd)
+    code, _, err = outcome([command, str(log), "--output", str(tmp_path / "o"), *more], capfd)
     assert code == 0
     assert err.count(f"regroup: warning: compressed segments are not read (1, such as {packed}): unpack them\n") == 1
     assert err.count(", told from the records\n") == 1

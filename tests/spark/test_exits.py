@@ -17,8 +17,10 @@ import pytest
 
 from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, RegroupError, StorageError
+from spark_apps import compact, forecast, history, replay, session
 from spark_apps.exits import App
 from tests.live.broker import wait_for
+from tests.log.builders import write_partition
 
 
 def taken(words: Sequence[str] | None) -> argparse.Namespace:
@@ -46,6 +48,36 @@ def test_arguments_that_are_not_taken_are_a_fault(tmp_path: Path, capfd: pytest.
     assert left["exit_code"] == ExitCode.USAGE
     assert left["error"].endswith("error: unrecognized arguments: --unknown")
     assert capfd.readouterr().err.splitlines()[-1] == left["error"]
+
+
+@pytest.mark.parametrize("app", [compact.APP, forecast.APP, history.APP, replay.APP], ids=lambda app: app.program)
+def test_segments_that_are_not_read_are_told_before_damage(
+    app: App, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be why the log seems to have a gap."""
+    monkeypatch.setattr(session, "Session", NoSpark)
+    write_partition(tmp_path / "log", {0: b""})
+    (tmp_path / "log/records.json").write_text("{}")
+    packed = tmp_path / "log/__consumer_offsets-0/00000000000000000007.log.gz"
+    packed.write_bytes(b"")
+    more = ["--cluster", "c"] if app is replay.APP else []
+    code = app.run(["--snapshot", str(tmp_path / "log"), "--output", str(tmp_path / "out"), *more])
+    first, second, *others = capfd.readouterr().err.splitlines()
+    assert first == f"{app.program}: warning: compressed segments are not read (1, such as {packed}): unpack them"
+    assert second == f"{app.program}: warning: {tmp_path / 'log'} holds no record: nothing is known of any group"
+    assert (code, len(others)) == (ExitCode.DAMAGED_INPUT, 1)
+
+
+class NoSpark:
+    """A session that an app may begin, as long as it is given no task."""
+
+    application_id = None
+
+    def __init__(self, *_: object) -> None: ...
+    def __enter__(self) -> NoSpark:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 @pytest.mark.parametrize("code, expected", [(errno.ENOSPC, ExitCode.APPLY_FAILED), (errno.ENOENT, ExitCode.INTERNAL)])
@@ -83,6 +115,7 @@ def test_an_app_that_a_signal_ended_is_an_internal_error(tmp_path: Path, monkeyp
 def test_an_app_that_is_interrupted_ends_well(number: str) -> None:
     app = f"""
 import argparse, os, signal
+from spark_apps import compact, forecast, history, replay, session
 from spark_apps.exits import App
 def execute(arguments):
     try:

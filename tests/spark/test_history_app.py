@@ -93,12 +93,14 @@ def test_of_a_run_as_far_as_it_has_read(tmp_path: Path, capfd: pytest.CaptureFix
     size = segment.stat().st_size
     with segment.open("ab") as grown:
         grown.write(b"more, and not whole")
-    chosen = ["--run", place.path, "--group", "busy-1", "--group", "g-2-0"]
+    chosen = ["--run", place.path, "--group", "busy-1", "--group", "g-2-0", "--group", "no\x1b"]
     assert history.APP.run([*chosen, "--run-id", "one"]) == ExitCode.CLEAN
     directory = tmp_path / "runs/c/w/_history/r/one"
     assert rows_of(directory) == pq.read_table(file).to_pylist()
-    told = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert (told["run"], told["groups"]) == (place.path, ["busy-1", "g-2-0"])
+    out, err = capfd.readouterr()
+    assert err.endswith("regroup-history: warning: no committed offset of group 'no\\x1b' is in this log\n")
+    told = json.loads(out.splitlines()[-1])
+    assert (told["run"], told["groups"]) == (place.path, ["busy-1", "g-2-0", "no\x1b"])
     assert {path: path.read_bytes() for path in Path(place.path).rglob("*") if path.is_file()} == before
     # Each asking has a place of its own.
     assert history.APP.run(["--run", place.path]) == ExitCode.CLEAN
