@@ -53,17 +53,6 @@ def lost_alone(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
-def mirror_catches_up(directory: Path, broken: bool) -> Path:
-    """MirrorMaker was stopped for a day and syncs again: offsets of an idle group step far ahead, which is right."""
-    log = Log()
-    for value in range(1000, 1300, 10):
-        log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, value), leader_epoch=-1)
-    log.wait(5 * MINUTE)
-    for value in range(900_000, 900_100, 10):
-        log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, value), leader_epoch=-1)
-    return log.write(directory)
-
-
 def streams_reset(directory: Path, broken: bool) -> Path:
     """kafka-streams-application-reset: a consumer without members seeks to the beginning and commits."""
     log = reads(Log().generation(GROUP, 1, member()), GROUP, range(1000, 1400, 10)).wait(MINUTE).generation(GROUP, 2)

@@ -26,7 +26,6 @@ from tests.reports import tool_logs
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = 1 << 27, 1 << 18
-ZEROES = bytes(16)
 
 
 def refuse(offset: int, key: bytes | None, value: bytes | None) -> bytes:

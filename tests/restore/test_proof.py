@@ -26,7 +26,6 @@ JOINED = GroupRecord(2, 3, {"group": "g"}, {"members": [CLIENT]})
 LEFT = GroupRecord(2, 3, {"group": "g"}, {"members": []})
 MODERN = GroupRecord(5, 0, {"groupId": "g", "memberId": "m"}, {key: CLIENT[key] for key in ("clientId", "clientHost")})
 GONE = MODERN._replace(value=None)
-PLANNED = (160, -1, "")
 
 
 def commit(key: OffsetKey, offset: int, epoch: int = -1, metadata: str = "") -> OffsetRecord:
