@@ -294,12 +294,15 @@ def test_setup_refuses_an_unknown_step(tmp_path: Path) -> None:
     assert "unknown step 'javva'" in done.stderr
 
 
-PASSED, FAILED, NONE = (
-    ("===== 3 passed in 0.10s =====", 0),
-    ("===== 1 failed, 3 passed in 61.10s (0:01:01) =====", 2),
-    ("===== no tests ran in 0.01s =====", 0),
+BROKEN = "FAILED tests/test_a.py::test_a - assert 1 == 2"
+PASSED, FAILED, NONE, NOTHING, UNPREPARED = (
+    ("===== 3 passed in 0.10s =====", 0, "===== 3 passed in 0.10s ====="),
+    (f"{BROKEN}\n=== 1 failed, 3 passed in 61.10s (0:01:01) ===", 2, "=== 1 failed, 3 passed in 61.10s (0:01:01) ==="),
+    ("===== no tests ran in 0.01s =====", 0, "no test ran"),
+    ("nothing at all", 0, "no test ran"),
+    ("no mypy\nmake[1]: *** [style] Error 1\nmake: *** [test] Error 2", 3, "exit 3; make[1]: *** [style] Error 1"),
 )
-"""Last lines and exit status of a target of make."""
+"""What a target of make says, its exit status, and what is said of it."""
 
 
 def ci_with_make(directory: Path, targets: str) -> subprocess.CompletedProcess[str]:
@@ -339,22 +342,20 @@ def test_ci_begins_the_last_part_within_an_hour_and_says_what_it_left_out(tmp_pa
         (PASSED, FAILED, 2),
         (NONE, PASSED, 1),
         pytest.param(PASSED, NONE, 1, marks=pytest.mark.full),
-        pytest.param(PASSED, ("nothing at all", 0), 1, marks=pytest.mark.full),
-        (("setup: Maven is missing", 3), FAILED, 3),
+        pytest.param(PASSED, NOTHING, 1, marks=pytest.mark.full),
+        (UNPREPARED, FAILED, 3),
     ],
 )
-def test_ci_fails_when_a_tier_fails_or_tests_nothing(
-    tmp_path: Path, test: tuple[str, int], full: tuple[str, int], expected: int
+def test_ci_fails_when_a_tier_fails_or_tests_nothing_and_says_what(
+    tmp_path: Path, test: tuple[str, int, str], full: tuple[str, int, str], expected: int
 ) -> None:
-    done = ci_with_make(
-        tmp_path, f"test) echo '{test[0]}'; exit {test[1]};;\ntest-full) echo '{full[0]}'; exit {full[1]};;"
-    )
+    cases = zip(("test", "test-full"), (test, full), strict=True)
+    done = ci_with_make(tmp_path, "\n".join(f"{target}) echo '{one[0]}'; exit {one[1]};;" for target, one in cases))
     assert done.returncode == expected
-    for line, target, (printed, _) in zip(
-        done.stdout.splitlines()[-2:], ("test", "test-full"), (test, full), strict=True
-    ):
-        assert line.startswith(f"make {target}: ")
-        assert line.endswith(printed) == ("passed" in printed)
+    closing = [BROKEN] * (FAILED in (test, full)) + [f"make test: {test[2]}", f"make test-full: {full[2]}"]
+    # Before them comes what make has said.
+    assert done.stdout.splitlines()[-len(closing) :] == closing
+    assert done.stdout.count(BROKEN) == 2 * (FAILED in (test, full))
 
 
 def test_make_has_the_promised_targets() -> None:
