@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import threading
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +36,7 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
 from tests.drill.test_model import PREDICTION
 from tests.restore.one_process import OneProcess
+from tests.live.broker import wait_for
 
 
 @pytest.mark.parametrize(
@@ -64,11 +63,7 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Pat
     found = run_command(f"sleep 600 & echo $! > {pid}; wait", 2)
     assert (found.exit_code, found.how) == (None, "took too long")
     # The signal is sent before the command returns; the kernel carries it out at its own time.
-    child = int(pid.read_text())
-    until = time.monotonic() + 30
-    while not ended(child) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert ended(child)
+    wait_for("the child's end", lambda: ended(int(pid.read_text())))
 
 
 def ended(pid: int) -> bool:
@@ -79,10 +74,11 @@ def ended(pid: int) -> bool:
         return True
 
 
-def test_an_interruption_ends_the_command() -> None:
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+def test_an_interruption_ends_the_command(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
     with interruptible(), pytest.raises(InterruptedDrillError, match="interrupted by SIGTERM"):
-        run_command("sleep 600", 600)
+        run_command(f"echo $$ > {pid}; sleep 0.5; kill -TERM {os.getpid()}; sleep 600", 600)
+    assert ended(int(pid.read_text()))
 
 
 def test_a_recovery_is_not_interrupted() -> None:
