@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import time
 from collections.abc import Generator
 from functools import cache
@@ -175,6 +176,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for tier, what in TIERS.items():
         config.addinivalue_line("markers", f"{tier}: {what}")
+    # A process that a shell begins in the background, as .ci/run does, ignores interrupts, and so does what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Py4J says at the interpreter's end, to streams that pytest has closed, that connections close.
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
