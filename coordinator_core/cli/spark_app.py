@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -91,6 +92,7 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
     """Interrupt an application, and give it time to take away what it has written; another interrupt kills it."""
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(_GRACE_SECONDS)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
     finally:
         process.kill()

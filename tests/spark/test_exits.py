@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.cli import spark_app
 from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, RegroupError, StorageError
 from spark_apps import compact, forecast, history, replay, session
@@ -129,21 +130,23 @@ App("app", lambda words: argparse.Namespace(), execute).main()
     assert done.stderr == "app: interrupted\n"
 
 
+@pytest.mark.parametrize(("at_interrupt", "is_gone"), [("sleep 0.5; : > gone; exit 5", True), ("", False)])
 def test_an_interrupted_command_lets_its_app_take_away_what_it_has_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_interrupt: str, is_gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python, began, gone = (tmp_path / name for name in ("python", "began", "gone"))
-    python.write_text(
-        f"#!/bin/sh\ntrap 'sleep 0.5; : > {gone}; exit 5' INT\n: > {began}\nwhile :; do sleep 0.1; done\n"
-    )
+    """One that does not end is killed, and the command was interrupted all the same."""
+    python, began = tmp_path / "python", tmp_path / "began"
+    python.write_text(f"#!/bin/sh\ntrap '{at_interrupt}' INT\n: > {began}\nwhile :; do sleep 0.1; done\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.chdir(tmp_path)
+    if not is_gone:
+        monkeypatch.setattr(spark_app, "_GRACE_SECONDS", 0.1)
 
     def interrupt() -> None:
         wait_for("the app to begin", began.exists)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     try:
         thread.start()
@@ -151,5 +154,4 @@ def test_an_interrupted_command_lets_its_app_take_away_what_it_has_written(
             run_spark_app("replay", "local", [])
     finally:
         thread.join()
-        signal.signal(signal.SIGINT, before)
-    assert gone.exists()
+    assert (tmp_path / "gone").exists() is is_gone
