@@ -590,7 +590,7 @@ class Judge:
             return replace(removal.end, place=place)
         if change.left:
             return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"it had {numbered(len(change.left), 'member')}")
-        swept = change.group_type is not GroupType.SHARE or self._profile.expiry.share_sweep is not ShareSweep.LEAVES
+        swept = change.group_type is not GroupType.SHARE or self._profile.expiry.share_sweep is ShareSweep.DELETES
         if change.had_pending or not swept:
             why = "no sweep deletes such a group" if not swept else "commits of an open transaction went with it"
             return End(EndKind.DELETE_GROUPS, place, Certainty.LIKELY, why)

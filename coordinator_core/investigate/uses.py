@@ -381,11 +381,14 @@ def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iter
 def _share(group: GroupHistory, last: Change) -> Explanation:
     newest = group.changes[-1]
     if newest.kind is ChangeKind.DELETED:
+        how = "a DeleteGroups request: share groups do not expire. Its progress in __share_group_state went with it."
+        if newest.end is not None and newest.end.kind is EndKind.EXPIRY:
+            how = "a sweep, which in this release takes Empty share groups (KAFKA-19016), or by a DeleteGroups request."
         return Explanation(
             "share-group",
             Severity.INFO,
             f"{group.group_id} was a share group (KIP-932), and was deleted at {moment(newest.place.timestamp_ms)} by "
-            "a DeleteGroups request: share groups do not expire. Its progress in __share_group_state went with it.",
+            f"{how}",
             newest.place.timestamp_ms,
             events=[step(last)],
             evidence=[step(newest)],

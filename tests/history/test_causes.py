@@ -175,6 +175,16 @@ def test_a_tombstone_without_time_does_not_tell_its_cause(tmp_path: Path) -> Non
     assert (end.kind, end.certainty.value, end.others) == (EXPIRED, "certain", ())
 
 
+@pytest.mark.parametrize(("release", "kind"), [("4.0.2", EXPIRED), ("4.3.1", DELETED), ("4.4.0", DELETED)])
+def test_sweeps_delete_share_groups_in_4_0_alone(release: str, kind: EndKind, tmp_path: Path) -> None:
+    group = {"groupId": "s"}
+    log = Log().modern((11, group, {"epoch": 1, "metadataHash": 1})).wait(MINUTE)
+    path = log.modern((12, group, None), (11, group, None)).write(tmp_path)
+    *_, last = group_histories([path], release)["s"].changes
+    assert last.end is not None
+    assert last.end.kind is kind
+
+
 @pytest.mark.parametrize("later_ms", [10, -120 * MINUTE])
 def test_a_group_of_the_same_type_that_follows_is_no_migration(later_ms: int, tmp_path: Path) -> None:
     """It was made again, at once or when a clock had gone back."""

@@ -1547,14 +1547,25 @@ def test_static_members_are_no_advice_for_groups_that_have_none(
     assert ("without a commit" in found["rebalance-storm"]["verdict"]) is (kind != "share")
 
 
-def test_a_share_group_that_was_deleted_is_none_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("release", "by"),
+    [
+        ("4.0.2", "a sweep, which in this release"),
+        ("4.3.1", "a DeleteGroups request: "),
+        ("4.4.0", "a DeleteGroups request: "),
+    ],
+)
+def test_a_share_group_that_was_deleted_is_none_any_more(
+    release: str, by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     group, member = {"groupId": "s"}, {"groupId": "s", "memberId": "A"}
     joined = {"rackId": None, "clientId": "c", "clientHost": "/10.0.0.1", "subscribedTopicNames": ["orders"]}
     log = Log().modern((10, member, joined), (11, group, {"epoch": 1, "metadataHash": 1})).wait(MINUTE)
     log.modern((14, member, None), (10, member, None), (11, group, {"epoch": 2, "metadataHash": 0})).wait(MINUTE)
     path = log.modern((12, group, None), (11, group, None)).write(tmp_path)
-    (found,) = [one for one in explained(path, capfd, release="4.3.1") if one["code"] == "share-group"]
+    (found,) = [one for one in explained(path, capfd, release=release) if one["code"] == "share-group"]
     assert "s was a share group (KIP-932), and was deleted at " in found["verdict"]
+    assert f" by {by}" in found["verdict"]
     assert [one["record_offset"] for one in found["evidence"]] == [6]
     assert "--describe" not in str(found["now"])
 
