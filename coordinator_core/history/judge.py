@@ -239,12 +239,12 @@ class Judge:
             # Records of message format 0 have no time, also where the cleaner has put them into a newer format.
             why = "the tombstone has no time, which would tell the age of the offset and what else went"
             refused = {
-                Deleter.EXPIRY: True,
+                Deleter.EXPIRY: removal.subscribed and self._sweeps_see_members,
                 Deleter.DELETE_GROUPS: removal.had_members,
                 Deleter.OFFSET_DELETE: removal.subscribed,
             }
-            as_well = tuple(EndKind(one) for one in Deleter if one in profile.deleters and not refused.get(one))
-            return replace(self._by_expiry(removal, Certainty.POSSIBLE, why), others=as_well)
+            kind, *as_well = (EndKind(one) for one in Deleter if one in profile.deleters and not refused.get(one))
+            return End(kind, place, Certainty.POSSIBLE, why, others=tuple(as_well))
         expiry = None if self._would_end(group, act, removal, with_group=with_group) else self._expiry(act, removal)
         if expiry is None and (by_old_rules := self._by_old_rules(act, removal)) is not None:
             return by_old_rules

@@ -617,9 +617,9 @@ def families(groups: Iterable[Seen]) -> list[Family]:
 
 def is_lost_while_alive(removal: Removal, profile: Profile) -> bool:
     """Whether an offset expired that its group still needed: by commit age while members read the topic, or during a
-    rebalance."""
+    rebalance. A tombstone without a time does not tell it from the deletion of the topic."""
     end = removal.end
-    if end is None or end.kind is not EndKind.EXPIRY:
+    if end is None or end.kind is not EndKind.EXPIRY or (end.others and removal.place.timestamp_ms < 0):
         return False
     return end.bug is not None or (
         removal.had_members and (removal.subscribed or profile.expiry.clock is not Clock.GROUP)

@@ -215,7 +215,8 @@ VANISHED = Rule(
     summary="An offset expired although members of its group read the topic.",
     why="Before 2.1 offsets of active groups expire by commit age (KIP-211); 2.4 to 2.8.1, 3.0.0 and 3.1.0 take them "
     "during a rebalance (KAFKA-13636). The consumer starts from auto.offset.reset.",
-    evidence="The tombstone, the value that it ended, what the cause is told from.",
+    evidence="The tombstone, the value that it ended, what the cause is told from. Of a tombstone without a time "
+    "(message format 0) regroup investigate names the causes that are possible.",
     remedy="Put the offset back while the consumers are stopped (regroup investigate --group … --format csv); raise "
     "offsets.retention.minutes; upgrade.",
     message="{topic}-{partition} had the committed offset {committed_offset} and lost it: {why}",

@@ -175,6 +175,18 @@ def test_a_tombstone_without_time_does_not_tell_its_cause(tmp_path: Path) -> Non
     assert (end.kind, end.certainty.value, end.others) == (EXPIRED, "certain", ())
 
 
+@pytest.mark.parametrize(("release", "kind"), [("2.8.1", EXPIRED), ("2.8.2", TOPIC)])
+def test_without_time_what_members_subscribe_to_goes_by_what_the_release_does(
+    release: str, kind: EndKind, tmp_path: Path
+) -> None:
+    """Sweeps that see the members of a group that rebalances take no such offset, and no request does."""
+    member = Client("m", partitions=(("orders", 0),))
+    log = Log(commit_version=1).generation("g", 1, member).commit("g", {("orders", 0): 5})
+    log.at = -1
+    (end,) = ends(group_histories([log.tombstones("g", ("orders", 0)).write(tmp_path)], release)["g"])
+    assert (end.kind, end.certainty.value) == (kind, "possible")
+
+
 @pytest.mark.parametrize(("release", "kind"), [("4.0.2", EXPIRED), ("4.3.1", DELETED), ("4.4.0", DELETED)])
 def test_sweeps_delete_share_groups_in_4_0_alone(release: str, kind: EndKind, tmp_path: Path) -> None:
     group = {"groupId": "s"}

@@ -134,6 +134,13 @@ TWINS = {
         committed(2 * DAY + 90, 51, 0),
         **SCALA | {"release": "1.1.1", "now_ms": NOW_MS + 3 * DAY_MS},
     ),
+    "R70: the tombstone has no time, and the topic may have been deleted": one(
+        classic(),
+        committed(0, 50, 0),
+        build_batch(0, [offset_tombstone()], timestamp=-1),
+        committed(60, 60, 0),
+        **SCALA | {"release": "2.8.1"},
+    ),
     "R89: R35 says that it is another topic": one(
         classic(), commit(leader_epoch=3, topicId=OTHER_TOPIC_ID), topics=with_partition(leader_epoch=2)
     ),
