@@ -74,7 +74,7 @@ def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: i
         ).is_due
     if clock is Clock.GROUP:
         since = groups.numbers("state_timestamp_ms")
-        is_empty = groups.equals("state", GroupState.EMPTY) & (since >= 0)
+        is_empty = groups.equals("state", GroupState.EMPTY) & ~groups.is_null("state_timestamp_ms")
         is_due = expiry_of(
             clock,
             now_ms=then,

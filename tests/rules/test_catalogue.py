@@ -178,6 +178,9 @@ MORE_FAULTS = {
     "R60: it is Empty for so long": one(
         empty_group("s"), commit("s", "u", time_ms=NOW_MS + 7 * DAY_MS), now_ms=NOW_MS + 8 * DAY_MS
     ),
+    "R60: it is Empty since a time below 0": one(
+        empty_group("s", currentStateTimestamp=-5), commit("s", "u"), now_ms=NOW_MS + DAY_MS
+    ),
     "R60: the release keeps offsets for a day": one(
         commit("s", "u", version=1), now_ms=NOW_MS + 2 * DAY_MS, release="1.1.1"
     ),
