@@ -65,7 +65,10 @@ def clock_ms() -> int:
 
 
 def utc_text(epoch_ms: int, form: str) -> str | None:
-    """The time in UTC, as ``strftime`` has it in ``form``; ``None`` beyond the years 1 to 9999."""
+    """The time in UTC, as ``strftime`` has it in ``form``; ``None`` below 0, which is no time to Kafka, and beyond the
+    year 9999."""
+    if epoch_ms < 0:
+        return None
     try:
         return f"{datetime.fromtimestamp(epoch_ms / SECOND_MS, UTC):{form}}"
     except (OverflowError, ValueError, OSError):

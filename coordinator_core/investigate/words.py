@@ -26,7 +26,7 @@ def until(milliseconds: int) -> str:
 
 def to_datetime(milliseconds: int) -> tuple[str, str]:
     """The option of Kafka's tools for a time; ``TIME`` stands for one that they could not be given."""
-    return "--to-datetime", (utc_text(milliseconds, "%Y-%m-%dT%H:%M:%S.000") if milliseconds >= 0 else None) or "TIME"
+    return "--to-datetime", utc_text(milliseconds, "%Y-%m-%dT%H:%M:%S.000") or "TIME"
 
 
 def count(number: int, name: str) -> str:

@@ -85,5 +85,5 @@ def duration_text(value_ms: int) -> str:
 
 
 def time_text(value_ms: int) -> str:
-    """Epoch milliseconds as a time in UTC; the number itself beyond the years 1 to 9999."""
+    """Epoch milliseconds as a time in UTC; the number itself where no calendar has it."""
     return utc_text(value_ms, "%Y-%m-%d %H:%M:%S UTC") or f"{value_ms} ms"

@@ -17,7 +17,9 @@ from coordinator_core.lifecycle.publish_expiry import TOMBSTONES
 from tests.cases import case
 from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome, write_segment
+from tests.log.builders import write_partition
 from tests.replay.histories import History, encoded_key
+from tests.rules.logs import commit, log_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CASE = case("k431-expired/A")
@@ -98,6 +100,13 @@ def test_csv_and_text_say_the_same(capfdbinary: Capture) -> None:
     assert sum(" ago" in line for line in lines) + sum(line.endswith(" now") for line in lines) == 58
     assert sum(" in " in line for line in lines[60:]) == len(document["forecast"])
     assert "          1  pending_commit" in lines
+
+
+def test_a_time_below_0_is_no_day(tmp_path: Path, capfdbinary: Capture) -> None:
+    write_partition(tmp_path, {0: log_of(commit("g", time_ms=-1))})
+    text = output_of(["expire", str(tmp_path), "--kafka-version", "4.3.1", "--now-ms", "1800000000000"], capfdbinary)
+    (offset,) = [line.split() for line in text.splitlines() if " offset " in line]
+    assert offset[6:8] == ["-1", "1970-01-07T23:59:59Z"]
 
 
 def test_the_page_shows_what_is_printed(capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
