@@ -311,8 +311,8 @@ ODD_TIME = Rule(
     "commit-time-is-no-time",
     Severity.WARNING,
     summary="The time of a commit lies in the future, or is not set.",
-    why="Offsets expire by this time: one from the future never, one of 0 or -1 at the next sweep. Releases "
-    "up to 2.0 took the client's time; a broker's clock may be wrong.",
+    why="Where offsets age from their commit, one from the future stays that much longer, and one of 0 or -1 goes with "
+    "the next sweep. Releases up to 2.0 took the client's time; a broker's clock may be wrong.",
     evidence="The commit's time and the run's.",
     remedy="Check the clocks of the brokers and, before 2.1, of the clients; let the group commit again.",
     message="the commit of {topic}-{partition} has the time {commit_timestamp_ms}",
