@@ -29,12 +29,10 @@ from coordinator_core.untrusted import visible
 @click.option(
     "--time-tolerance-ms",
     type=Whole(min=0),
-    default=TOLERANCE_MS,
-    show_default=True,
     metavar="MS",
-    help="How far times may be apart, with --check.",
+    help=f"How far times may be apart, with --check.  [default: {TOLERANCE_MS}]",
 )
-def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, time_tolerance_ms: int) -> int:
+def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, time_tolerance_ms: int | None) -> int:
     """Play the requests of each TRACE through the coordinator model of its release.
 
     Prints the model's replies and the records it appends, as the trace has them (JSON lines). With --check
@@ -43,6 +41,8 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
     """
     if check and write_given:
         raise UsageError("--check and --write-given exclude each other")
+    if time_tolerance_ms is not None and not check:
+        raise UsageError("--time-tolerance-ms goes with --check")
     found = read_off = 0
     for path in traces:
         trace = read_trace(path)
@@ -61,7 +61,7 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
             for line in played.lines():
                 write_json(line)
             continue
-        for difference in differences(trace, played, time_tolerance_ms):
+        for difference in differences(trace, played, TOLERANCE_MS if time_tolerance_ms is None else time_tolerance_ms):
             found += 1
             write_line(visible(str(difference)))
     if write_given:

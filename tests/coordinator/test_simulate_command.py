@@ -61,6 +61,8 @@ def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture
     assert run(["simulate", "--check", str(path)]) == 1
     assert run(["simulate", "--check", "--time-tolerance-ms", "2000", str(path)]) == 0
     capfd.readouterr()
+    assert run(["simulate", "--time-tolerance-ms", "2000", str(path)]) == 2
+    assert "--time-tolerance-ms goes with --check" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

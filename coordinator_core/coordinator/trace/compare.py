@@ -12,6 +12,7 @@ from typing import Any
 from coordinator_core.coordinator.trace.play import Played
 from coordinator_core.coordinator.trace.read import Line, Trace
 from coordinator_core.coordinator.trace.variables import natural_key
+from coordinator_core.durations import numbered
 
 Json = dict[str, Any]
 
@@ -83,7 +84,7 @@ def _records(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Differ
     recorded = {line.fields["partition"] for line in trace.of_kind("records")}
     for partition, records in got.items():
         if records and partition not in recorded:
-            yield Difference(trace.path, 1, f"partition {partition}", "no records", f"{len(records)} records")
+            yield Difference(trace.path, 1, f"partition {partition}", "no records", numbered(len(records), "record"))
 
 
 def _removals_by_member(records: list[Json]) -> list[Json]:
