@@ -126,6 +126,11 @@ def finish_compaction(
     """
     reports, moved = _move_groups(reports, staging, options)
     partitions = [asdict(report) for report in sorted(reports, key=lambda item: item.offsets_partition)]
+    sums = {name: sum(row[name] for row in partitions) for name in _SUMS}
+    if moved:
+        # Batches of several groups were split, and end markers are where data of their transaction is.
+        sums["output_bytes"] = sum(partition.bytes for partition in moved)
+        sums["output_records"] = sum(partition.records for partition in moved)
     document = {
         "regroup_version": __version__,
         "output": output,
@@ -142,7 +147,7 @@ def finish_compaction(
         "engine": engine,
         "partial": bool(damage),
         "damage": [found.as_dict() for found in damage],
-        **{name: sum(row[name] for row in partitions) for name in _SUMS},
+        **sums,
         "partitions": partitions,
         "moved": [asdict(partition) for partition in moved],
         "seconds": round(perf_counter() - began, 3),

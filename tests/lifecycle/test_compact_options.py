@@ -212,9 +212,15 @@ def test_a_batch_of_several_groups_is_split_and_its_markers_go_with_it(
     code, text, _ = outcome([*arguments, "--offsets-partitions", "2", "--renumber"], capfd)
     assert (code, "offsets partition 1 of 2: 3 groups from 0, 4 records, " in text) == (0, True), text
     assert answers(tmp_path / "out") == before
-    for one in discover([str(tmp_path / "out")]).partitions:
+    logs = discover([str(tmp_path / "out")]).partitions
+    for one in logs:
         batches = [batch for _, batch in read_partition(one)]
         assert [batch.is_control for batch in batches] == [False, True]
+    # The marker is in both partitions: the sums are of what was written.
+    document = json.loads((tmp_path / "out/compaction.json").read_text())
+    sums = document["output_bytes"], document["output_records"]
+    assert sums == (sum(one.size for one in logs), len(records_of(tmp_path / "out"))) == (sums[0], 8)
+    assert f" {sums[0]} " in text.splitlines()[2], text
 
 
 @pytest.mark.parametrize(
