@@ -63,7 +63,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_rules(parser)
     parser.add_argument("--expire", action="store_true", help="tombstone expired offsets first")
     parser.add_argument("--offsets-retention-ms", type=whole(1), metavar="MS")
-    parser.add_argument("--delete-retention-ms", type=whole(1), metavar="MS")
+    parser.add_argument("--delete-retention-ms", type=whole(0), metavar="MS")
     parser.add_argument("--renumber", action="store_true", help="consecutive record offsets")
     parser.add_argument("--message-format", choices=["keep", "2"], default="keep")
     codecs = ["keep", *(codec.name.lower() for codec in Codec)]

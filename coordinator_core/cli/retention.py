@@ -20,7 +20,7 @@ offsets_retention_option = click.option(
 )
 delete_retention_option = click.option(
     "--delete-retention-ms",
-    type=Whole(min=1),
+    type=Whole(min=0),
     default=DAY_MS,
     show_default=True,
     metavar="MS",

@@ -28,7 +28,7 @@ _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 class CompactionRules:
     """Options of a compaction that decide beside the log. Times in milliseconds.
 
-    ``delete_retention_ms`` is the topic's ``delete.retention.ms``, at least 1; ``producer_id_expiration_ms``
+    ``delete_retention_ms`` is the topic's ``delete.retention.ms``; ``producer_id_expiration_ms``
     the broker's ``producer.id.expiration.ms``. Nothing at or behind ``end_offset`` is touched, nor behind the
     last stable offset; ``None`` for that alone.
     """
@@ -40,8 +40,9 @@ class CompactionRules:
 
     @property
     def horizon_ms(self) -> int:
-        """Delete horizon of records that become deletable now (KIP-534)."""
-        return self.now_ms + self.delete_retention_ms
+        """Delete horizon of records that become deletable now (KIP-534): a pass of the cleaner sets it, and none at the
+        same time sees that it is over."""
+        return self.now_ms + max(1, self.delete_retention_ms)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ Windowed = Annotated[Place, AfterValidator(_with_window)]
 Sources = Annotated[tuple[Windowed, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
 Schedule = Annotated[Text, AfterValidator(_schedule)]
 Count = Annotated[int, Field(ge=1, le=(1 << 62) - 1)]
-"""As the Spark apps take it."""
+Whole = Annotated[int, Field(ge=0, le=(1 << 62) - 1)]
+"""As the Spark apps take them."""
 Partitions = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
 """As Kafka has them."""
 Seconds = Annotated[int, Field(ge=1, le=_TEN_YEARS * 86_400)]
@@ -190,7 +191,7 @@ class CompactionSettings(_Section):
     """Place of compacted logs. Without it, that of the state."""
     expire: bool = True
     offsets_retention_ms: Count | None = None
-    delete_retention_ms: Count = 86_400_000
+    delete_retention_ms: Whole = 86_400_000
     approval_hours: Hours = 144
     """Hours that it waits for a person when something expires; then nothing is published."""
 

@@ -223,6 +223,16 @@ def test_a_batch_of_several_groups_is_split_and_its_markers_go_with_it(
     assert f" {sums[0]} " in text.splitlines()[2], text
 
 
+def test_tombstones_may_be_kept_for_no_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Kafka allows a delete.retention.ms of 0: the pass after the one that sets the horizon removes them."""
+    rows = [(encoded_key(OffsetKey("g", "t", number)), value) for number, value in ((0, offset_value(1)), (1, None))]
+    write_partition(tmp_path / "log", {0: build_batch(0, rows, timestamp=NOW - 1000)}, partition=0)
+    document = compacted(tmp_path / "log", tmp_path / "out", capfd, "--delete-retention-ms", "0")
+    assert (document["delete_retention_ms"], document["output_records"]) == (0, 2)
+    later = ["--now-ms", str(NOW + 1)]
+    assert compacted(tmp_path / "out", tmp_path / "again", capfd, *later)["output_records"] == 1
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
