@@ -154,12 +154,21 @@ def _lag(lag: Lag) -> Document:
 def _expiry(facts: Facts, found: Reconciliation) -> Document:
     """Offsets and groups that expire, by day, if nothing else happens."""
     retention = int(found.settings.limits(facts.profile)["offsets_retention_ms"])
-    document: Document = {"offsets_retention_ms": retention, "days": None, "soonest": [], "later": 0}
+    document: Document = {
+        "offsets_retention_ms": retention,
+        "days": None,
+        "soonest": [],
+        "later": 0,
+        "failing_sweeps": [],
+    }
     if facts.run.rows("offsets") > MAX_FORECAST_OFFSETS:
         return document
     due: list[tuple[int, str, str]] = []
     for state in facts.run.states(whole_metadata=False):
         plan = plan_expiry(state, facts.profile, now_ms=facts.now_ms, offsets_retention_ms=retention)
+        if plan.failure is not None:
+            failing = {"offsets_partition": plan.offsets_partition, "detail": plan.failure}
+            document["failing_sweeps"].append(failing)
         due += [
             (max(one.expires_at_ms, facts.now_ms), one.kind.value, one.group_id)
             for one in (*plan.tombstones, *plan.forecast)
@@ -182,8 +191,10 @@ def _day(time_ms: int) -> str:
 
 def _groups(facts: Facts) -> Document:
     """The groups with the most bytes in the log, and how much of them is dead."""
-    stats, committed = facts.table("group_stats"), facts.committed_by_group
-    (stats_group, live_group), names = coded(stats.array("group_id"), committed["group_id"].combine_chunks())
+    stats, committed, pending = facts.table("group_stats"), facts.committed_by_group, facts.table("pending_offsets")
+    (stats_group, live_group, pending_group), names = coded(
+        stats.array("group_id"), committed["group_id"].combine_chunks(), pending.array("group_id")
+    )
     count = len(names)
 
     def total(column: str, where: Any = slice(None)) -> Any:
@@ -196,7 +207,8 @@ def _groups(facts: Facts) -> Document:
     commits, commit_bytes = total("records", of_offsets), total("size_bytes", of_offsets)
     live = np.bincount(live_group, committed["rows"].to_numpy(), minlength=count).astype(np.int64)
     # Records of one kind are about as long as each other, so their number gives the share that is dead.
-    dead = commit_bytes - commit_bytes * np.minimum(live, commits) // np.maximum(commits, 1)
+    kept = np.minimum(live + np.bincount(pending_group, minlength=count), commits)
+    dead = commit_bytes - commit_bytes * kept // np.maximum(commits, 1)
     heaviest = np.lexsort((np.arange(count), -size))[:EXAMPLES]
     texts = names.take(pa.array(heaviest)).to_pylist()
     columns = {"bytes": size, "records": records, "tombstones": tombstones, "committed_offsets": live}

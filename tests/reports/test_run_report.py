@@ -41,6 +41,8 @@ from tests.rules.logs import (
     assignment,
     classic,
     commit,
+    consumer_group,
+    consumer_member,
     log_of,
     member,
     one,
@@ -264,6 +266,21 @@ def test_many_findings_are_counted_not_dropped(tmp_path: Path) -> None:
     assert (rule["code"], rule["findings"], rule["left_out"]) == ("R44", EXAMPLES + 5, 5)
     assert len(rule["examples"]) == EXAMPLES
     assert "And 5 more" in run_page(report)
+
+
+def test_why_nothing_expires_where_a_sweep_fails(tmp_path: Path) -> None:
+    stuck = [*consumer_group("c"), *consumer_member("c", parts="target")]
+    report = reported(one(*stuck, commit("c"), now_ms=NOW_MS + 30 * 86_400_000), tmp_path)
+    assert [one["offsets_partition"] for one in report["expiry"]["failing_sweeps"]] == [0]
+    page = run_page(report)
+    assert "nothing expires</span>" not in page
+    assert "The sweep of 1 offsets partition fails, so that nothing expires there" in page
+
+
+def test_commits_of_open_transactions_are_not_dead(tmp_path: Path) -> None:
+    report = reported(one(commit("g"), pending(commit("g", offset=70), commit("h"))), tmp_path)
+    assert [(one["group_id"], one["dead_bytes"]) for one in report["groups"]["heaviest"]] == [("g", 0), ("h", 0)]
+    assert "<caption>1 open transaction, the oldest first</caption>" in run_page(report)
 
 
 def test_many_open_transactions_are_counted_not_dropped(tmp_path: Path) -> None:
