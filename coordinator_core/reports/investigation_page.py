@@ -10,7 +10,7 @@ from coordinator_core.history.model import GroupHistory
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation, worst
 from coordinator_core.investigate.model import Event, Explanation
-from coordinator_core.investigate.words import moment
+from coordinator_core.investigate.words import count, moment
 from coordinator_core.reports.investigation import Undo, caveats, how_to_undo, restore_csv, verdict_of
 from coordinator_core.reports.investigation_pictures import cluster_picture, group_picture, marked
 from coordinator_core.reports.pages import page
@@ -34,12 +34,14 @@ def investigation_page(
     notes = [one for one in found.explanations if one.severity is Severity.INFO]
     shown = [*severe, *notes[:NOTES]]
     numbers = {id(one): number for number, one in enumerate(marked(found.explanations), 1)}
-    groups = list(found.groups)[:GROUPS] if of_groups else []
+    asked = list(found.groups) if of_groups else []
+    groups, others = asked[:GROUPS], len(asked[GROUPS:])
+    more = f" and {count(others, 'group')} more" if others else ""
     sections = [("pictures", "Picture"), *([("explanations", "What happened")] if shown else []), ("values", "Values")]
     return page(
         "investigation.html",
         skip="explanations" if shown else "pictures",
-        subject="to " + ", ".join(visible(group.group_id) for group in groups) if groups else "in the cluster",
+        subject="to " + ", ".join(visible(group.group_id) for group in groups) + more if groups else "in the cluster",
         word=_WORDS.get(level or Severity.INFO, "Nothing speaks against it"),
         style_of_verdict="clean" if level is None or level is Severity.INFO else level.label,
         verdict=visible(verdict_of(found)),
@@ -47,7 +49,8 @@ def investigation_page(
         pictures=list(_pictures(found, groups)),
         explanations=[_explanation(one, numbers.get(id(one)), undo) for one in shown],
         left_out=len(notes) - len(notes[:NOTES]),
-        values=list(_values(found))[:_VALUES],
+        values=list(_values(found)),
+        values_left_out=max(sum(1 for group in found.groups for _ in group.all_versions()) - _VALUES, 0),
         caveats=[visible(line) for line in caveats(found, of_groups=of_groups)],
         profile=profile,
         sources=[visible(source) for source in sources],

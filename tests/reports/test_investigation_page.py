@@ -89,6 +89,15 @@ def test_no_name_gets_out_of_its_place(tmp_path: Path) -> None:
     assert not re.search(r'\sstyle="|\son\w+=|https?:', re.sub(r'xmlns="[^"]*"', "", page))
 
 
+def test_groups_and_values_that_the_page_has_no_room_for_are_counted(tmp_path: Path) -> None:
+    log = Log()
+    for number in range(6):
+        log.commit(f"g{number}", {("orders", partition): 1 for partition in range(35)})
+    page = page_of(log, tmp_path, *(word for number in range(6) for word in ("--group", f"g{number}")))
+    assert "<h1>What happened to g0, g1, g2, g3, g4 and 1 group more</h1>" in page
+    assert '<p class="quiet">And 10 older.</p>' in page
+
+
 def test_the_same_log_makes_the_same_page(tmp_path: Path) -> None:
     assert page_of(moved("shop"), tmp_path, "--group", "shop") == re.sub(
         "/again/", "/", page_of(moved("shop"), tmp_path / "again", "--group", "shop")
