@@ -57,7 +57,7 @@ def test_what_is_worst_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[
     wanted = csv_of(tmp_path, ("ahead", 0, 20), ("behind", 0, 90), ("behind", 1, 55), ("new", 0, 7))
     page = page_of(tmp_path, capfd, "--from-file", wanted)
     assert word(page) == "Look at it before you approve"
-    assert "4 offsets of 3 groups would be written; at most 45 records are skipped, at most 30 are read again" in page
+    assert "4 offsets of 3 groups would be written; at most 45 records would be skipped, at most 30 read again" in page
     assert [row[0] for row in cells(page, "What is done to each group")] == ["new", "behind", "ahead"]
     ((of, warning),) = cells(page, "What is to be known beforehand")
     assert (of, warning[:19]) == ("new", "the group is absent")
