@@ -35,8 +35,8 @@ from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
 from tests.drill.test_model import PREDICTION
-from tests.restore.one_process import OneProcess
 from tests.live.broker import wait_for
+from tests.restore.one_process import OneProcess
 
 
 @pytest.mark.parametrize(
