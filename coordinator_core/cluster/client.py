@@ -54,6 +54,7 @@ _NOT_NULL_OF = frozenset(
 _NEVER_NULL = ("brokers", "host", "topics", "responses", "name", "topic", "partitions", "replica_nodes", "isr_nodes")
 """Fields of their answers."""
 _MAX_FRAME_BYTES = 1 << 30
+_NO_NODE = "No node_id provided"
 _PARTITIONS_PER_REQUEST = 5000
 _LIST_OFFSETS_VERSION = 8
 _FETCH_VERSION = 12
@@ -178,7 +179,10 @@ class Client:
                 self._check_encodes(make())
                 answer = self._manager.run(self._manager.send_in_turn, make(), node_id)
                 if (wait_ms := getattr(answer, "throttle_time_ms", 0)) > MOST_PAUSE_SECONDS * 1000:
-                    raise ClusterError(f"{type(answer).__name__}: throttled for {wait_ms} ms, longer than quotas do")
+                    who = "a broker" if node_id is None else f"broker {node_id}"
+                    raise ClusterError(
+                        f"{who} throttles for {wait_ms} ms: a quota is far below what this client asks for"
+                    )
                 if type(answer).API_KEY in _NOT_NULL_OF and (null := _null_in(answer)):
                     raise ClusterError(f"{type(answer).__name__}: {null} is null, which Kafka's never is")
                 return answer
@@ -510,7 +514,9 @@ def _hint(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return _plain(error) or type(error).__name__
+    found = _plain(error) or type(error).__name__
+    # All brokers that the library knows have failed a moment ago, or have throttled us.
+    return "no broker takes requests now, or all throttle this client" if found == _NO_NODE else found
 
 
 def _plain(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from kafka.net.manager import KafkaConnectionManager
 from coordinator_core.process.plain import is_plain
 
 MOST_PAUSE_SECONDS = 600
-"""Longer than quotas throttle: Kafka's own limit is their window, 11 s by default."""
+"""Longer than a request quota throttles (a second by default), and than anybody waits for a byte rate."""
 _PAUSE_SECONDS = 0.01
 _RECEIVE_BYTES = 1 << 18
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

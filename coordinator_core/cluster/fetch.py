@@ -39,6 +39,8 @@ _WAIT_MS = 100
 _TRIES_PER_BATCH = 3
 _EMPTIED_ANSWERS = 3
 """Answers in a row that a quota may empty, while waiting for it is not being stuck."""
+_QUOTA_SECONDS = 11
+"""Window of Kafka's quotas: ``quota.window.num`` times ``quota.window.size.seconds``, by their defaults."""
 _PAUSE_SECONDS = 0.1
 _MAX_BROKERS_AT_ONCE = 32
 
@@ -169,7 +171,12 @@ class Fetcher:
             self._give_up_when_stuck(pending.values())
             if lost:
                 time.sleep(_PAUSE_SECONDS)
-                self._locate([state for state in lost.values() if state.partition in pending])
+                try:
+                    self._locate([state for state in lost.values() if state.partition in pending])
+                except ClusterError:
+                    # What each partition met says more.
+                    self._give_up_when_stuck(pending.values())
+                    raise
 
     def _by_source(self, states: Iterable[Fetching], busy: set[int]) -> dict[int, list[Fetching]]:
         groups: dict[int, list[Fetching]] = {}
@@ -188,7 +195,9 @@ class Fetcher:
             f"({state.trouble or 'waiting'})"
             for state in states
         )
-        raise ClusterError(f"no progress for {self._client.patience_seconds:g} s; missing are {missing}")
+        is_emptied = any(number > _EMPTIED_ANSWERS for number in self._emptied.values())
+        why = "; the quota of this client is less than one fetch takes, or others use it up" if is_emptied else ""
+        raise ClusterError(f"no progress for {self._client.patience_seconds:g} s; missing are {missing}{why}")
 
     def _round(self, broker: int, states: list[Fetching]) -> list[Fetching]:
         """Send one request to one broker, and apply its answer to each partition."""
@@ -225,7 +234,9 @@ class Fetcher:
         if throttled:
             # The connection takes no request until then; the answer may have been emptied for it, partitions and all
             # (FetchContext.getThrottledResponse).
-            self._limiter.wait(answer.throttle_time_ms / 1000)
+            # A request quota throttles for a second at most, and counts the requests of a whole window.
+            least = _QUOTA_SECONDS if self._emptied[broker] > 1 else 0
+            self._limiter.wait(max(least, answer.throttle_time_ms / 1000))
         self._limiter.spend(total)
         if self._emptied[broker] <= _EMPTIED_ANSWERS:
             # Waiting for the byte rate, or for a quota, is not being stuck.
@@ -233,10 +244,7 @@ class Fetcher:
         else:
             # A quota of less than one answer empties all of them.
             for state in states:
-                state.trouble = state.trouble or (
-                    f"broker {broker} throttles, and {self._emptied[broker]} answers in a row were empty for it: the "
-                    "quota of this client is less than one fetch takes, or others use it up"
-                )
+                state.trouble = state.trouble or f"broker {broker} throttles, and empties its answers"
         return states
 
     def _request(self, states: list[Fetching], max_bytes: int) -> Any:

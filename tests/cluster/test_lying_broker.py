@@ -10,14 +10,14 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import UnknownBrokerIdError
+from kafka.errors import NodeNotReadyError, UnknownBrokerIdError
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from coordinator_core.cli.app import run
@@ -261,7 +261,7 @@ def test_a_quota_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_quota_that_empties_every_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = f"{OFFSETS_TOPIC}-0 from offset 0 to 100 .broker 1 throttles, and [0-9]+ answers in a row were empty"
+    said = rf"{OFFSETS_TOPIC}-0 from offset 0 to 100 \(broker 1 throttles, and empties its answers\); the quota of this"
     with pytest.raises(ClusterError, match=f"no progress for 5 s; missing are {said}"):
         _Throttled(monkeypatch, 100).fetched(tmp_path)
 
@@ -289,6 +289,29 @@ def test_a_broker_that_is_back_is_looked_for_without_patience_too() -> None:
     with pytest.raises(ClusterError, match="broker 2 gives no answer"):
         client.ask(lambda: None, 2, patience=0)
     assert client.ask(lambda: None, 2, patience=0)
+
+
+@pytest.mark.parametrize("throttle_ms, said", [(600_000, None), (13_027_750, "broker 2 throttles for 13027750 ms")])
+def test_a_byte_rate_may_throttle_for_hours(throttle_ms: int, said: str | None) -> None:
+    """4.3.1 says so for a rate of 20 bytes a second."""
+    client = Client.__new__(Client)
+    answer = ApiVersionsResponse(throttle_time_ms=throttle_ms)
+    client._manager = SimpleNamespace(run=lambda *_: answer, send_in_turn=None)
+    client._check_encodes = lambda _: None  # type: ignore[method-assign]
+    with nullcontext() if said is None else pytest.raises(ClusterError, match=said):
+        client.ask(lambda: None, 2, patience=0)
+
+
+def test_where_nobody_can_be_asked_the_error_says_so() -> None:
+    client = Client.__new__(Client)
+
+    def run(*_: object) -> None:
+        raise NodeNotReadyError("No node_id provided")
+
+    client._manager = SimpleNamespace(run=run, send_in_turn=None)
+    client._check_encodes = lambda _: None  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="no answer: no broker takes requests now, or all throttle this client"):
+        client.ask(lambda: None, patience=0)
 
 
 def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
