@@ -16,7 +16,7 @@ DOC = """
 
 | task | does |
 |---|---|
-| `find` | lists what is older than what is to stay, in a file below the output of the cluster; deletes nothing |
+| `find` | lists what is older than what is to stay, in a file below the state of the cluster; deletes nothing |
 | `approve` | asks a person; skipped, with what follows, when nothing is old |
 | `remove` | deletes what was approved and is still old |
 
