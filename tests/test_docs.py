@@ -96,7 +96,6 @@ def test_no_page_has_a_name_that_is_gone() -> None:
         f"{page.name}: {match[0]}"
         for page in (*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md")
         for match in STALE.finditer(page.read_text(encoding="utf-8"))
-        if not page.name.startswith("performance")  # Profiles name files as they were at the revision measured.
     ]
     assert found == []
 
@@ -106,7 +105,6 @@ def test_files_that_pages_name_exist() -> None:
     missing = [
         f"{page.name}: {path}"
         for page in (*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md")
-        if page.name != "performance.md"
         for path in named.findall(page.read_text(encoding="utf-8"))
         if not (ROOT / path).exists()
     ]
