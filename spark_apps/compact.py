@@ -88,8 +88,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.lifecycle.approved import pinned_segments, read_plan
     from coordinator_core.lifecycle.compact_publish import finish_compaction, logs_to_compact
-    from coordinator_core.log.discovery import discover
     from coordinator_core.log.unread import snapshot_warnings
+    from coordinator_core.runs.finding import find_snapshot
     from coordinator_core.runs.place import check_output_outside
 
     began = time.perf_counter()
@@ -99,7 +99,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--offsets-partitions: groups are moved in a local directory, {output} is none")
     with _new_log(output) as target:
         planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
-        snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
+        snapshot = find_snapshot(arguments.snapshot) if planned is None else planned.pin.snapshot
         warn(PROGRAM, snapshot_warnings(snapshot))
         check_output_outside(output, [log.directory for log in snapshot.partitions])
         partial_input = arguments.partial if planned is None else planned.partial

@@ -39,15 +39,15 @@ def execute(arguments: argparse.Namespace) -> None:
     from coordinator_core.fold.pin import read_pin, snapshot_of
     from coordinator_core.ingest.unknown import refuse_records
     from coordinator_core.lifecycle.forecast_publish import ForecastWriter
-    from coordinator_core.log.discovery import discover
     from coordinator_core.log.unread import snapshot_warnings
     from coordinator_core.replay.writer import refuse_other_rules
     from coordinator_core.rules.beside import beside_log
+    from coordinator_core.runs.finding import find_snapshot
     from coordinator_core.runs.local import check_source
     from coordinator_core.runs.place import source_directories
 
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    source = read_pin(arguments.pin) if arguments.pin else discover(arguments.snapshot)
+    source = read_pin(arguments.pin) if arguments.pin else find_snapshot(arguments.snapshot)
     snapshot, output = snapshot_of(source), output_of(arguments.output, arguments.run_id)
     on_damage = OnDamage.chosen(partial=arguments.partial, salvage=False)
     warn(PROGRAM, snapshot_warnings(snapshot))

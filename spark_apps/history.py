@@ -147,9 +147,9 @@ def _with_rows(directory: str, files: Sequence[str]) -> set[str]:
 def _source(arguments: argparse.Namespace) -> tuple[Pin, Beside]:
     """The snapshot, and the files beside it; of a run no more than it has read, with the fingerprints of that."""
     from coordinator_core.fold.pin import Pin, check_pin, read_pin
-    from coordinator_core.log.discovery import discover
     from coordinator_core.replay.writer import refuse_other_rules
     from coordinator_core.rules.beside import beside_log, beside_run
+    from coordinator_core.runs.finding import find_snapshot
     from coordinator_core.runs.inputs import pin_of_run
     from coordinator_core.runs.read import open_run
 
@@ -162,7 +162,7 @@ def _source(arguments: argparse.Namespace) -> tuple[Pin, Beside]:
         check_pin(pin)
         snapshot = pin.snapshot
     else:
-        snapshot = discover(arguments.snapshot)
+        snapshot = find_snapshot(arguments.snapshot)
     refuse_other_rules(snapshot)
     return Pin(snapshot), beside_log(snapshot.sources)
 

@@ -45,8 +45,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.fold.pin import read_pin, snapshot_of
-    from coordinator_core.log.discovery import discover
     from coordinator_core.log.unread import snapshot_warnings
+    from coordinator_core.runs.finding import find_snapshot
     from coordinator_core.runs.place import RunPlace, default_window, new_run_id
     from coordinator_core.runs.publish import promote
 
@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> None:
         arguments.run_id or new_run_id(),
     )
     profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    source = read_pin(arguments.pin) if arguments.pin else discover(arguments.snapshot)
+    source = read_pin(arguments.pin) if arguments.pin else find_snapshot(arguments.snapshot)
 
     from spark_apps.session import Session
 

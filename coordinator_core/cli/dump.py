@@ -7,12 +7,12 @@ import sys
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write, write_json
-from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.process.streams import has_reader
 from coordinator_core.reports.dump import dump_objects, dump_text
+from coordinator_core.runs.finding import find_snapshot
 from coordinator_core.untrusted import visible_lines
 
 

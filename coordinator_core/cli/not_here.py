@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from coordinator_core.cli.options import ReplayOptions, note
-from coordinator_core.cli.snapshot import find_snapshot
 from coordinator_core.cli.source import ReplayedSource
 from coordinator_core.durations import numbered
 from coordinator_core.errors import UsageError
@@ -29,6 +28,7 @@ from coordinator_core.releases import Loader, Profile, every_profile
 from coordinator_core.replay.writer import KAFKA, redpanda_num_partitions
 from coordinator_core.rules.beside import beside_log
 from coordinator_core.rules.topics import Topics, read_topics
+from coordinator_core.runs.finding import find_snapshot
 from coordinator_core.runs.local import merged_partitions
 from coordinator_core.runs.place import is_one_run
 from coordinator_core.runs.read import open_run

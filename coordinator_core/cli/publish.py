@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator_core.cli.options import ReplayOptions
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
+from coordinator_core.cli.snapshot import warn_about_snapshot
+from coordinator_core.runs.finding import find_snapshot
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator_core import storage
 from coordinator_core.cli.options import Engine, ReplayOptions, note, note_inferred
 from coordinator_core.cli.publish import publish_locally
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
+from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.cli.spark_app import publish_with_spark
 from coordinator_core.durations import numbered
 from coordinator_core.errors import Damage, UsageError
@@ -25,6 +25,7 @@ from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
 from coordinator_core.rules.topics import read_topics
+from coordinator_core.runs.finding import find_snapshot
 from coordinator_core.runs.inputs import snapshot_of_run
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import OF_SNAPSHOT, RunPlace, is_one_run

@@ -8,10 +8,11 @@ from dataclasses import replace
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, log_options, write_result
-from coordinator_core.cli.snapshot import find_snapshot, warn_about_snapshot
+from coordinator_core.cli.snapshot import warn_about_snapshot
 from coordinator_core.durations import numbered
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.verify import VerifyReport, verify
+from coordinator_core.runs.finding import find_snapshot
 from coordinator_core.runs.place import is_one_run
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.verify import RunReport, verify_run

@@ -53,15 +53,15 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core import storage
         from coordinator_core.errors import DamagedInputError
         from coordinator_core.fold.pin import write_pin
-        from coordinator_core.log.discovery import discover
         from coordinator_core.log.unread import unread_warnings
+        from coordinator_core.runs.finding import find_snapshot
         from coordinator_core.runs.place import PINS_DIRECTORY, check_sources
         from coordinator_core.untrusted import visible
 
         sources = [captured(source, cluster.state_path("_captures")) for source in sources]
         check_sources(cluster.output, cluster.name, sources)
         log.info("looking for segments under %s", ", ".join(sources))
-        snapshot = discover(sources)
+        snapshot = find_snapshot(sources)
         pins = storage.join(cluster.output, cluster.name, PINS_DIRECTORY, window)
         storage.make_directory(pins)
         path = storage.join(pins, f"{attempt_id(dag_run.run_id, try_number)}.json")

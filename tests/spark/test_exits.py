@@ -18,10 +18,14 @@ import pytest
 from coordinator_core.cli import spark_app
 from coordinator_core.cli.spark_app import run_spark_app
 from coordinator_core.errors import ExitCode, RegroupError, StorageError
+from coordinator_core.log.discovery import discover
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.place import RunPlace
 from spark_apps import compact, forecast, history, replay, session
 from spark_apps.exits import App
 from tests.live.broker import wait_for
 from tests.log.builders import write_partition
+from tests.runs.logs import copy_log
 
 
 def taken(words: Sequence[str] | None) -> argparse.Namespace:
@@ -67,6 +71,19 @@ def test_segments_that_are_not_read_are_told_before_damage(
     assert first == f"{app.program}: warning: compressed segments are not read (1, such as {packed}): unpack them"
     assert second == f"{app.program}: warning: {tmp_path / 'log'} holds no record: nothing is known of any group"
     assert (code, len(others)) == (ExitCode.DAMAGED_INPUT, 1)
+
+
+@pytest.mark.parametrize("app", [compact.APP, forecast.APP, history.APP, replay.APP], ids=lambda app: app.program)
+def test_a_run_in_the_place_of_a_log_is_told_as_by_the_command(
+    app: App, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = copy_log("k431-txn", tmp_path / "log")
+    place = RunPlace(str(tmp_path / "runs"), "c", "w", "r")
+    replay_to_run(discover([str(log)]), place, profile=None, now_ms=0)
+    more = ["--cluster", "c"] if app is replay.APP else []
+    assert app.run(["--snapshot", place.path, "--output", str(tmp_path / "out"), *more]) == ExitCode.USAGE
+    why = f"{place.path} is a run: name the log that it was made of, {log}"
+    assert capfd.readouterr().err == f"{app.program}: error: {why}\n"
 
 
 class NoSpark:
