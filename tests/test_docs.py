@@ -130,6 +130,22 @@ def test_pages_that_name_a_command_name_all_its_options(name: str, command: clic
     assert options - told == set()
 
 
+COMMAND = re.compile(r"\bregroup ((?:[a-z]+-)?[a-z]+)(?: ([a-z]+))?\b([^`\n|]*)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_options_behind_a_command_are_its_own(page: Path) -> None:
+    commands = dict(leaf_commands(cli))
+    unknown = []
+    for first, second, words in COMMAND.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+        command = commands.get(f"{first} {second}") or commands.get(first)
+        if command is not None:
+            options = {option for one in command.params for option in one.opts} | {"--help", "--version"}
+            named = re.findall(r"(?<![\w-])--[a-z][a-z-]*", words)
+            unknown += [f"{command.name} {option}" for option in named if option not in options]
+    assert unknown == []
+
+
 def test_the_manual_names_the_commands_that_have_no_spark() -> None:
     (named,) = re.findall(r"as a Spark application\. (.+?) work in this process with either", MANUAL)
     without = {
