@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Collection
 from types import FrameType
+from typing import NoReturn
 
 
 def killed_at(event: int, files: Collection[str | None], work: Callable[[], object]) -> bool:
@@ -27,11 +29,23 @@ def killed_at(event: int, files: Collection[str | None], work: Callable[[], obje
 
         threading.setprofile(look)
         sys.setprofile(look)
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        _do(work)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), "the work failed"
+    return code != 0
+
+
+def _do(work: Callable[[], object], then: Callable[[], object] = lambda: None) -> NoReturn:
+    """Do it, and end the child: with 1 where it fails, as standard error says."""
+    try:
+        work()
+        sys.setprofile(None)
+        then()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def events_of(files: Collection[str | None], work: Callable[[], object], *, threads: bool = True) -> int:
@@ -50,16 +64,11 @@ def events_of(files: Collection[str | None], work: Callable[[], object], *, thre
         if threads:
             threading.setprofile(look)
         sys.setprofile(look)
-        try:
-            work()
-        finally:
-            sys.setprofile(None)
-            os.write(writing, str(last[0]).encode())
-            os._exit(0)
+        _do(work, lambda: os.write(writing, str(last[0]).encode()))
     os.close(writing)
     with os.fdopen(reading) as file:
         text = file.read()
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0)[1] == 0, "the work failed"
     return int(text)
 
 

@@ -303,8 +303,8 @@ def test_killed_anywhere_it_is_completed_by_the_next(run: Run, tmp_path: Path) -
     for place in ("counted", "killed"):
         (tmp_path / place).mkdir()
     events = events_of(modules, lambda: register("counted"))
-    for number in range(3):
-        killed_at(1 + number * events // 3, modules, lambda: register("killed"))
+    kills = [killed_at(1 + number * events // 3, modules, lambda: register("killed")) for number in range(3)]
+    assert all(kills)
     # What may be referred to is noted first.
     assert is_registered(run.path)
     register("killed")

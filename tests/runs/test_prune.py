@@ -25,7 +25,7 @@ from coordinator_core.runs.registered import note_registration
 from coordinator_core.runs.table_directory import message_path
 from coordinator_core.runs.verify import verify_run
 from tests import rights
-from tests.kills import events_of, killed_at
+from tests.kills import events_of, in_child, killed_at
 from tests.log.object_store import object_store
 
 from ..cases import case
@@ -319,19 +319,15 @@ def test_two_at_once(place: Path) -> None:
     assert runs(place) == [6, 7, 8, 9]
 
 
-def test_what_cannot_be_deleted(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_deleted(place: Path) -> None:
     def files() -> list[Path]:
         return sorted(place.rglob("*"))
 
     before = files()
     (place / "c/_pins/day-0").chmod(0o555)
     command = ["prune", str(place), "--cluster", "c", "--now-ms", str(NOW_MS), "--keep", "3", "--apply"]
-    child = os.fork()
-    if child == 0:
-        rights.give_up()
-        os._exit(regroup(command))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ExitCode.USAGE
-    said = capfd.readouterr().err
+    code, said = in_child(rights.give_up, lambda: regroup(command))
+    assert code == ExitCode.USAGE
     assert said.endswith("c/_pins/day-0/a.json: cannot be written: Permission denied\n")
     assert files() == before
 
