@@ -38,23 +38,10 @@ from tests.kills import killed_at
 from tests.log.builders import build_batch
 
 from ..cases import TORN, Case, case, cross_section
-from .logs import KINDS, copy_log, cut_into_batches, name, snapshot
+from .logs import KINDS, copy_log, name, snapshot
 
 PROFILE = profile_for_release("4.3.1")
 RULES = FoldRules.of(PROFILE)
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> FoldCache:
-    return FoldCache(str(tmp_path / "folds"), min_segment_bytes=0)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Snapshot:
-    """A partition of many segments, no two with the same bytes."""
-    cut = cut_into_batches(case("k431-txn"), tmp_path / "log")
-    largest = max(cut.partitions, key=lambda partition: len(partition.segments))
-    return discover([largest.directory])
 
 
 def replay(source: Snapshot | Pin, output: Path, cache: FoldCache | None, release: str = "4.3.1") -> Manifest:

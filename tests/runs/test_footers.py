@@ -12,7 +12,6 @@ from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
 from coordinator_core.runs.proof import proof_of
 from tests.examples import strides
-from tests.rules.logs import HEALTHY, commit, consumer_group, consumer_member, empty_group, one
 from tests.runs.footers import mutations
 
 COMMANDS = (
@@ -27,23 +26,17 @@ COMMANDS = (
 )
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = (*HEALTHY, empty_group("e"), commit("e", "u"), *consumer_group("k"), *consumer_member("k"))
-    return Path(one(*records).publish(tmp_path_factory.mktemp("run")).path)
-
-
 @pytest.mark.parametrize("table", ["offsets", pytest.param("groups", marks=pytest.mark.full)])
 @strides(6)
 def test_footers_that_lie(
-    table: str, stride: int, published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: str, stride: int, small_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = Path(shutil.copytree(published, tmp_path / "run"))
+    run = Path(shutil.copytree(small_run, tmp_path / "run"))
     path = run / f"{table}/part-00000.parquet"
     manifest = json.loads((run / "manifest.json").read_text())
-    places = {"RUN": str(run), "SOUND": str(published)}
+    places = {"RUN": str(run), "SOUND": str(small_run)}
     refused = 0
-    changes = [*mutations((published / path.relative_to(run)).read_bytes())]
+    changes = [*mutations((small_run / path.relative_to(run)).read_bytes())]
     for number, (what, data) in enumerate(changes[::stride]):
         path.write_bytes(data)
         manifest["tables"][table]["proofs"] = [dict(proof_of(str(path)))]

@@ -15,18 +15,11 @@ from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
 from coordinator_core.runs.proof import proof_of
 from tests.cases import CORPUS
-from tests.rules.logs import HEALTHY, commit, consumer_group, consumer_member, empty_group, one
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = (*HEALTHY, empty_group("e"), commit("e", "u"), *consumer_group("k"), *consumer_member("k"))
-    return Path(one(*records).publish(tmp_path_factory.mktemp("run")).path)
-
-
-def changed(published: Path, target: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> Path:
+def changed(small_run: Path, target: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> Path:
     """A copy of a run, one of its tables another, and the manifest as if that had been published."""
-    run = Path(shutil.copytree(published, target))
+    run = Path(shutil.copytree(small_run, target))
     path = run / f"{table}/part-00000.parquet"
     rows = change(pq.read_table(path, partitioning=None))
     pq.write_table(rows, path)
@@ -112,11 +105,11 @@ WORDS = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_file_and_the_row_are_named(
-    name: str, published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    name: str, small_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     table, change, said, commands = CHANGES[name]
-    run = changed(published, tmp_path / "c/w/run", table, change)
-    places = {"RUN": str(run), "BASE": str(published)}
+    run = changed(small_run, tmp_path / "c/w/run", table, change)
+    places = {"RUN": str(run), "BASE": str(small_run)}
     for command in commands:
         code = regroup([places.get(word, word) for word in WORDS[command]])
         error = capfd.readouterr().err

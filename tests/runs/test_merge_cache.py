@@ -26,11 +26,6 @@ from .logs import KINDS, cut_into_batches
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> FoldCache:
-    return FoldCache(str(tmp_path / "folds"), min_segment_bytes=0)
-
-
-@pytest.fixture
 def merged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the folds that were merged."""
     paths: list[str] = []
@@ -78,14 +73,6 @@ def test_a_log_that_grows(
     merged.clear()
     assert hash_of(log, item, cache) == hash_of(log, item, None)
     assert len(merged) < 0.8 * len(log.segments) + 2 * len(log.partitions)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Snapshot:
-    """One partition of many segments."""
-    cut = cut_into_batches(case("k431-txn"), tmp_path / "log")
-    largest = max(cut.partitions, key=lambda partition: len(partition.segments))
-    return discover([largest.directory])
 
 
 def test_again_merges_the_last_fold_only(log: Snapshot, cache: FoldCache, merged: list[str]) -> None:
