@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from coordinator_core.durations import elapsed
-from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
+from coordinator_core.groups.model import CommittedOffset, Group, GroupType, OffsetKey, PartitionState
 from coordinator_core.lifecycle.expiry import Condition
 from coordinator_core.merge.packed import PackedText
 from coordinator_core.releases import Profile
@@ -341,6 +341,8 @@ class GroupHistory:
     """Newest record of what members of a KIP-848 group own."""
     members: tuple[Member, ...] = ()
     """Members at the end of the log, with what they own then; known where ``assigned`` is."""
+    end: Group | None = None
+    """The group as its coordinator holds it at the end of the log."""
 
     @property
     def standing(self) -> dict[OffsetKey, Version]:
@@ -378,7 +380,7 @@ def outline(group: GroupHistory) -> GroupHistory:
         kept = {id(one) for stretch in stretches(all_of_key) for one in (stretch[0], stretch[-1])}
         kept |= {id(one) for one in islice((one for one in all_of_key if one.member is not None), 1)}
         versions[key] = [one for one in all_of_key if id(one) in kept]
-    return replace(group, versions=versions, overtaken=[], trespasses=[])
+    return replace(group, versions=versions, overtaken=[], trespasses=[], end=None)
 
 
 class LeaderChange(NamedTuple):

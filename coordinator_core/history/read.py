@@ -212,7 +212,8 @@ class HistoryReader:
             group.cleaned_to = self._history.cleaned_to
             for removal in group.removals:
                 removal.near_end = self._history.last_ms - removal.place.timestamp_ms <= MINUTE_MS
-            self._end_members(group, self._history.state.groups.get(group.group_id))
+            group.end = self._history.state.groups.get(group.group_id)
+            self._end_members(group, group.end)
         return self._history
 
     def _end_members(self, group: GroupHistory, end: Group | None) -> None:

@@ -15,7 +15,9 @@ from coordinator_core.history.model import Change, ChangeKind, Deletions, GroupH
 from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.words import count, some_of, until
 from coordinator_core.lifecycle.due import expiry_of
-from coordinator_core.releases import Clock, Profile
+from coordinator_core.lifecycle.expiry import Condition, condition_of
+from coordinator_core.lifecycle.plan import Kept
+from coordinator_core.releases import Profile
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
@@ -230,30 +232,24 @@ class Case:
     def ages_from(self, group: GroupHistory) -> int | None:
         """Time (epoch ms) from which all offsets of a group age, whenever they were committed: of a classic one that
         its members have left (KIP-211)."""
-        last = group.changes[-1] if group.changes else None
-        is_left = last is not None and last.kind is ChangeKind.EMPTY and last.protocol_type is not None
-        return last.place.timestamp_ms if last is not None and is_left and self._asks_groups else None
+        return self._condition(group).base_timestamp_ms
+
+    def _condition(self, group: GroupHistory) -> Condition:
+        return condition_of(group.end, self.profile.expiry)
 
     def stays_until_ms(self, group: GroupHistory, held: Mapping[OffsetKey, Version]) -> int | None:
         """Time (epoch ms) at which the first of these offsets of the group expires; ``None``: none does as long as it
         has the members of now."""
-        last, rules = group.changes[-1] if group.changes else None, self.profile.expiry
-        found = held.items()
-        if last is not None and last.members and self._asks_groups:
-            subscribed = [one.topics for one in last.members]
-            if None in subscribed or not rules.expires_unsubscribed:
-                return None
-            found = {key: one for key, one in found if not any(key.topic in (one or ()) for one in subscribed)}.items()
-        base_ms = self.ages_from(group)
+        condition = self._condition(group)
+        if condition.kept not in (None, Kept.ORPHANED):
+            return None
+        base_ms = condition.base_timestamp_ms
         due = (
             self.due_ms(one.last.commit_timestamp_ms if base_ms is None else base_ms, one.last.expire_timestamp_ms)
-            for _, one in found
+            for key, one in held.items()
+            if key.topic not in condition.subscribed
         )
         return min(due, default=None)
-
-    @property
-    def _asks_groups(self) -> bool:
-        return self.profile.expiry.clock is Clock.GROUP
 
     def told_stay(self, group: GroupHistory, held: Mapping[OffsetKey, Version]) -> str:
         """How long offsets of the group stay: ``2 committed offsets stay until about 2026-05-12 02:41:07Z``."""

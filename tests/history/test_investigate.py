@@ -22,6 +22,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.held import find_points
 from coordinator_core.investigate.model import Explanation
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
+from coordinator_core.investigate.words import moment
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Release, profile_for_release
@@ -1545,6 +1546,21 @@ def test_static_members_are_no_advice_for_groups_that_have_none(
     found = {one["code"]: one for one in explained(log.write(tmp_path), capfd, release="4.3.1")}
     assert ("group.instance.id" in str(found["rebalance-storm"]["now"])) is (kind == "consumer")
     assert ("without a commit" in found["rebalance-storm"]["verdict"]) is (kind != "share")
+
+
+@pytest.mark.parametrize(
+    ("release", "group_version", "ages_from_commit"), [("2.4.1", 3, True), ("2.8.2", 1, True), ("2.8.2", 3, False)]
+)
+def test_offsets_of_an_empty_group_stay_as_long_as_the_sweep_of_the_release_leaves_them(
+    release: str, group_version: int, ages_from_commit: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """2.3.0 to 2.6.0 do not read the time of the state in version 3 (KAFKA-10401), and version 1 has none."""
+    log = Log(group_version=group_version).generation("g", 1, Client("m", partitions=(KEY,))).commit("g", {KEY: 5})
+    path = log.wait(3 * DAY).generation("g", 2).write(tmp_path)
+    (found,) = [one for one in explained(path, capfd, release=release) if one["code"] == "group-is-empty"]
+    until = T0 + 7 * DAY if ages_from_commit else T0 + 10 * DAY
+    assert f"stays until about {moment(until)};" in found["verdict"]
+    assert ("commit the offsets again" in str(found["now"])) is ages_from_commit
 
 
 @pytest.mark.parametrize(
