@@ -25,7 +25,7 @@ _REASONS = tuple(Reason)
 def _expired(facts: Facts, limits: Limits) -> pa.Table:
     """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for longer
     than is assumed here, they are most of all offsets."""
-    retention, then = int(limits["offsets_retention_ms"]), facts.now_ms - int(limits["expiry_grace_ms"])
+    retention, then = int(limits["offsets_retention_ms"]), max(facts.now_ms - int(limits["expiry_grace_ms"]), 0)
     rules = facts.profile.expiry
     offsets = facts.offsets
     rows = _of_groups_with_old_ones(facts, rules.clock, retention, then)

@@ -123,6 +123,9 @@ TWINS = {
         *HEALTHY, pending(commit(offset=70), time_ms=NOW_MS + 1), going={"other": 8}
     ),
     "R43: its topology reads it": one(*TASK, release="4.3.1"),
+    "R60: the grace goes back before 1970": one(
+        commit("s", "u", time_ms=-(1 << 63)), settings={"thresholds": {"expiry_grace_ms": (1 << 63) - 1}}
+    ),
     "R61: the topics lack it": one(*GONE, previous=BEFORE, topics=TOPICS),
     "R61: the topics have another of that name": one(*GONE_OF_ID, previous=BEFORE_OF_ID, topics=OTHER_U),
     "R61: the log tells that it was deleted": one(*GONE, previous=BEFORE, topics=LIVE_U, scanned=True),
