@@ -80,14 +80,15 @@ def apply_command(
 
     if execute and output is None:
         raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
+    options = ApplyOptions(wait_empty, parallel, plan_digest, lambda text: note(f"regroup: {text}"))
     if execute and output is not None:
         with Client(read_settings(bootstrap_server, command_config)) as client:
-            digest, results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
+            digest, results = apply_plan(client, plan_path, output, options)
         return _said(digest, results, output, output_format)
     plan, digest = read_plan(plan_path, plan_digest)
     with Client(read_settings(bootstrap_server, command_config)) as client:
         events = [] if output is None else begun_apply(output, digest)
-        found = standing(client, plan, events, wait_empty)
+        found = standing(client, plan, events, options)
     written = written_groups(events)
     writing = [group for group in plan.writing() if group.group_id not in written]
     if output_format is Format.JSON:

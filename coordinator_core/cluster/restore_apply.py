@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,12 +107,14 @@ class _TryAgainError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """``wait_seconds``: for groups to lose their members and transactions to end. ``parallel``: groups of one
-    coordinator at a time. ``plan_digest``: that of the plan that was approved; no other is applied."""
+    """``wait_seconds``: for groups to lose their members and transactions to end; ``tell`` gets a line of what is
+    waited for. ``parallel``: groups of one coordinator at a time. ``plan_digest``: that of the plan that was approved;
+    no other is applied."""
 
     wait_seconds: float = 0.0
     parallel: int = 4
     plan_digest: str | None = None
+    tell: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +155,13 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
 
 def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Refusal]:
     if now.has_members:
-        yield Refusal(f"group {group.group_id!r} has members ({now.state}): {_WAITS}", passes=True)
+        yield Refusal(f"group {group.group_id!r} has members ({now.state})", passes=True)
     if now.state is not None and now.type != group.type and GroupType.SHARE in (now.type, group.type):
         yield Refusal(f"the plan is stale: group {group.group_id!r} is a {now.type} group now; plan again")
     for row in group.writes():
         held = now.offsets.get((row.topic, row.partition))
         if (row.topic, row.partition) in now.unstable:
-            yield Refusal(f"{row.key.in_words}: a transaction is open that commits it: {_WAITS}", passes=True)
+            yield Refusal(f"{row.key.in_words}: a transaction is open that commits it", passes=True)
         elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
             is_written = value_of(held) == value_of(row.after)
             how = "as planned; go on with the --output of an apply that has begun it, or " if is_written else ""
@@ -243,14 +245,12 @@ def apply_plan(
     storage.make_directory(place)
     with open_journal(storage.join(place, JOURNAL), "another apply") as journal:
         events = begun_apply(directory, digest)
-        if found := standing(client, plan, events, options.wait_seconds):
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        if found := standing(client, plan, events, options):
+            why = _first(found)
             if not of_kind(events, "begin"):
-                raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
+                raise UsageError(f"refused, nothing is written: {why}")
             said = _so_far(plan, written_groups(events), _unended_groups(events))
-            raise UsageError(
-                f"refused, nothing more is written: {found[0].text}{more}; {said}, restore rollback undoes that"
-            )
+            raise UsageError(f"refused, nothing more is written: {why}; {said}, restore rollback undoes that")
         # Without an event the plan that lies there is of an attempt that has done nothing, and maybe another one.
         if not events or not storage.exists(storage.join(place, PLAN)):
             storage.write_atomic(storage.join(place, PLAN), storage.read(str(plan_path)))
@@ -332,14 +332,24 @@ def _so_far(plan: Plan, written: Collection[str], begun: Collection[str]) -> str
     return f"{len(written)} of {numbered(len(plan.writing()), 'group')} {is_or_are(len(written))} written{more}"
 
 
-def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:
+def standing(client: Client, plan: Plan, events: Sequence[Event], options: ApplyOptions) -> list[Refusal]:
     """Reasons against the plan: first those that waiting does not remove, then those that are left after the wait."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + options.wait_seconds
+    told = ""
     while found := refusals(client, plan, events):
-        if not all(one.passes for one in found) or time.monotonic() > deadline:
+        left = deadline - time.monotonic()
+        if not all(one.passes for one in found) or left < 0:
             break
+        if found[0].text != told:
+            told = found[0].text
+            options.tell(f"waits for at most {left:.0f} s: {_first(found)}")
         time.sleep(_LOOK_SECONDS)
-    return sorted(found, key=lambda one: one.passes)
+    ways = {True: f": {_WAITS}", False: ""}
+    return sorted((one._replace(text=f"{one.text}{ways[one.passes]}") for one in found), key=lambda one: one.passes)
+
+
+def _first(found: Sequence[Refusal]) -> str:
+    return f"{found[0].text} (and {len(found) - 1} more)" if len(found) > 1 else found[0].text
 
 
 def _share_topics(directory: str, groups: Sequence[GroupPlan]) -> dict[str, set[str]]:

@@ -52,6 +52,9 @@ class AirflowHome:
             "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "API__BASE_URL": f"http://127.0.0.1:{self.port}/",
             "API__SECRET_KEY": secrets.token_hex(16),
+            # A file that takes longer to parse makes its DAGs stale until it is parsed again.
+            "CORE__DAGBAG_IMPORT_TIMEOUT": str(PATIENCE_SECONDS),
+            "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(PATIENCE_SECONDS),
             # Signs the tokens with which tasks speak to the API server: all components need the same one.
             "API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(
@@ -194,13 +197,16 @@ class AirflowApi:
         return self.call("GET", f"/api/v2{path}")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """One request, sent again while Airflow answers 503: its SQLite was locked, nothing was done."""
+        """One request, sent again while Airflow answers 503 (its SQLite was locked) or 404 (the DAG is stale).
+
+        Nothing was done then. A DAG is stale while the last try to parse its file failed.
+        """
 
         def answer() -> list[Any]:
             try:
                 return [self.call("POST", f"/api/v2{path}", body)]
             except urllib.error.HTTPError as error:
-                if error.code != 503:
+                if error.code not in (404, 503):
                     raise
                 return []
 

@@ -143,9 +143,11 @@ def test_a_group_with_members_is_waited_for(place: Place, tmp_path: Path) -> Non
     assert document["groups"][0]["warnings"] == ["it has 1 member (Stable): nothing is written before it is empty"]
     apply = ("restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied")
     assert "has members (Stable)" in regroup(*apply, code=ExitCode.USAGE).stderr
-    waiting = subprocess.Popen(
-        [sys.executable, "-m", "coordinator_core", *map(str, apply), "--wait-empty", "300"], cwd=ROOT
-    )
+    command = [sys.executable, "-m", "coordinator_core", *map(str, apply), "--wait-empty", "300"]
+    with (tmp_path / "waits").open("wb") as told:
+        waiting = subprocess.Popen(command, cwd=ROOT, stderr=told)
+    line = re.compile(r"regroup: waits for at most \d+ s: group 'busy' has members \(Stable\)\n")
+    wait_for("the line", lambda: line.fullmatch((tmp_path / "waits").read_text()))
     member.ask("leave")
     assert waiting.wait(600) == 0
     assert {place[0] for place in place.held("busy")["busy"].values()} == {0}
