@@ -112,14 +112,12 @@ def rescue_command(
             "profile": profile.label,
             "partial": bool(damage),
             "offsets_partitions": number,
-            "partitions": [
-                _document(one, snapshot, profile, options.now_ms, bool(damage), leaders, dropped) for one in found
-            ],
+            "partitions": [_document(one, snapshot, options.now_ms, bool(damage), leaders, dropped) for one in found],
         }
         write_json(document)
     else:
         can_repair = unproved is None and not any(map(is_unknown, snapshot.damage))
-        words = log_words(paths, profile, options.on_damage)
+        words = {one.read_by: log_words(paths, one.read_by, options.on_damage) for one in found}
         cluster = cluster_words(topology)
         text = _text(found, profile, words, cluster, leaders, dropped, repaired, can_repair, number is not None)
         write_lines(map(visible, text))
@@ -145,7 +143,6 @@ def _repair(
 def _document(
     stuck: Stuck,
     snapshot: Snapshot,
-    profile: Profile,
     now_ms: int,
     partial: bool,
     leaders: dict[int, int],
@@ -153,7 +150,7 @@ def _document(
 ) -> dict[str, Any]:
     state = describe(
         [stuck.state],
-        profile=profile,
+        profile=stuck.read_by,
         now_ms=now_ms,
         partial=partial,
         known_topic_names=snapshot.topic_names,
@@ -166,6 +163,7 @@ def _document(
         "refused": [one._asdict() for one in stuck.refused],
         "groups": state["groups"],
         "loaded_by": [one.as_dict() for one in stuck.loaded_by],
+        "read_by": stuck.read_by.as_dict(),
         "names": stuck.names,
         "dropped": [one._asdict() for one in dropped.get(stuck.offsets_partition, ())],
     }
@@ -174,7 +172,7 @@ def _document(
 def _text(
     found: Sequence[Stuck],
     profile: Profile,
-    log: Sequence[str],
+    log: Mapping[Profile, Sequence[str]],
     cluster: Sequence[str],
     leaders: dict[int, int],
     dropped: dict[int, list[LoadFailure]],
@@ -196,7 +194,9 @@ def _text(
         yield f"broker {broker}: {count(len(some), 'partition')}, {concerned}"
     for one in found:
         yield ""
-        yield from _partition(one, log, cluster, dropped.get(one.offsets_partition), repaired, can_repair, has_number)
+        yield from _partition(
+            one, log[one.read_by], cluster, dropped.get(one.offsets_partition), repaired, can_repair, has_number
+        )
 
 
 def _partition(

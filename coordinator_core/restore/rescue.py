@@ -21,7 +21,7 @@ from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.segments import partition_directory_name, segment_name
 from coordinator_core.log.types import Codec, PartitionLog, Snapshot
 from coordinator_core.log.writer import empty_batch, rebuild_batch, recoded_batch
-from coordinator_core.releases import Profile, every_profile
+from coordinator_core.releases import Profile, Release, every_profile
 from coordinator_core.runs.local import replay_snapshot
 
 _ROUNDS = 16
@@ -37,17 +37,19 @@ class RepairError(RegroupError):
 class Stuck:
     """An offsets partition that ``stop`` keeps from loading. ``refused``: all records that the loader would stop at.
 
-    ``state`` is the state of the log, read on behind them. ``loaded_by`` are the profiles of the table of releases that
-    load it. ``names`` has for each group the nearest new name that hashes to a partition that loads and that no group
-    of the snapshot has; it is empty where none does. A load that never ends keeps all partitions of its broker from
-    being loaded.
+    ``loaded_by`` are the profiles of the table of releases that load it. ``state`` is the state of the log by the rules
+    of ``read_by``: the newest of these, which knows what all before it wrote; where none is later than the refusing
+    release, of that one, read on behind the records. ``names`` has for each group the nearest new name that hashes to a
+    partition that loads and that no group of the snapshot has; it is empty where none does. A load that never ends
+    keeps all partitions of its broker from being loaded.
     """
 
     offsets_partition: int
     stop: Stop
     refused: tuple[LoadFailure, ...]
-    state: PartitionState
     loaded_by: tuple[Profile, ...]
+    read_by: Profile
+    state: PartitionState
     names: dict[str, str]
 
 
@@ -76,18 +78,32 @@ def stuck_partitions(
     # The other releases tell which load it, and where the stop is mended.
     asked = [profile, *(one for one in every_profile() if one != profile)]
     found = loads(part, profile, asked, on_damage=on_damage, damage=[], cache=cache)
-    states = replay_snapshot(part, profile, on_damage=on_damage, damage=[], cache=cache)
+
+    def replayed(rules: Profile, partitions: Collection[int]) -> list[PartitionState]:
+        return replay_snapshot(part.only(partitions), rules, on_damage=on_damage, damage=[], cache=cache)
+
+    stuck = [
+        _stuck(profile, state, [(load.profiles, load.partitions[at].stop) for load in found])
+        for at, state in enumerate(replayed(profile, numbers))
+    ]
+    by_reader: dict[Profile, list[int]] = {}
+    for one in stuck:
+        by_reader.setdefault(one.read_by, []).append(one.offsets_partition)
+    states = {
+        state.offsets_partition: state
+        for reader, some in by_reader.items()
+        if reader != profile
+        for state in replayed(reader, some)
+    }
+    stuck = [replace(one, state=states.get(one.offsets_partition, one.state)) for one in stuck]
     leaders = leaders or {}
     held_up = {leaders.get(one.offsets_partition) for one in mine.partitions if one.stop and one.stop.never_ends}
     is_healthy = _healthy(offsets_partitions or 0, numbers, leaders, held_up)
-    taken = {*group_ids(), *(group_id for state in states for group_id in state.groups)} if is_healthy else set()
+    if is_healthy is None:
+        return stuck
+    taken = {*group_ids(), *(group_id for one in stuck for group_id in one.state.groups)}
     return [
-        _stuck(
-            state,
-            [(load.profiles, load.partitions[at].stop) for load in found],
-            {} if is_healthy is None else new_names(state.groups, taken, is_healthy, offsets_partitions or 0),
-        )
-        for at, state in enumerate(states)
+        replace(one, names=new_names(one.state.groups, taken, is_healthy, offsets_partitions or 0)) for one in stuck
     ]
 
 
@@ -108,26 +124,17 @@ def _healthy(
     return lambda number: number not in refused
 
 
-def _stuck(
-    state: PartitionState,
-    stops: Sequence[tuple[tuple[Profile, ...], Stop | None]],
-    names: dict[str, str],
-) -> Stuck:
+def _stuck(profile: Profile, state: PartitionState, stops: Sequence[tuple[tuple[Profile, ...], Stop | None]]) -> Stuck:
+    """The partition of a ``state`` by the rules of ``profile``, which the first of ``stops`` is by, too."""
     stop = stops[0][1]
     assert stop is not None
-    return Stuck(
-        state.offsets_partition,
-        stop,
-        tuple(state.load_failures),
-        state,
-        tuple(
-            sorted(
-                (profile for profiles, one in stops if one is None for profile in profiles),
-                key=lambda profile: (profile.release, profile.coordinator),
-            )
-        ),
-        names,
-    )
+    loaded_by = sorted((one for profiles, other in stops if other is None for one in profiles), key=_age)
+    read_by = max([profile, *loaded_by], key=_age)
+    return Stuck(state.offsets_partition, stop, tuple(state.load_failures), tuple(loaded_by), read_by, state, {})
+
+
+def _age(profile: Profile) -> tuple[Release, str]:
+    return profile.release, profile.coordinator
 
 
 def new_names(

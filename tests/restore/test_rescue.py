@@ -19,7 +19,7 @@ from coordinator_core.releases import profile_for_release
 from coordinator_core.restore.rescue import RepairError
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
-from tests.cases import CORPUS
+from tests.cases import CORPUS, case
 from tests.groups.test_java_loader import GROUP_KEY, assignment, member_key, with_member
 from tests.lifecycle.failing_logs import write_log
 from tests.lifecycle.test_loads import snapshot_of
@@ -75,6 +75,27 @@ def test_what_stops_it_whom_it_concerns_and_where_it_loads(
     assert release not in newer
     assert partition_for(partition["names"][GROUP], PARTITIONS) != HOME
     assert partition["names"][GROUP].startswith(f"{GROUP}-")
+
+
+def test_after_a_downgrade_the_offsets_are_those_that_the_newer_broker_had(capfd: pytest.CaptureFixture[str]) -> None:
+    """2.0.1 knows no value that 2.4.1 writes: by its rules the log has neither groups nor offsets."""
+    source = case("k241/before")
+    document = rescued(capfd, source.paths[0], "--kafka-version", "2.0.1", code=ExitCode.FINDINGS)
+    assert len(document["partitions"]) == source.offsets_partitions
+    assert run(["describe", *source.command_line(), "--format", "json"]) == ExitCode.CLEAN
+    described = json.loads(capfd.readouterr().out)["groups"]
+    shown = [group for partition in document["partitions"] for group in partition["groups"]]
+    assert committed(shown) == committed(described)
+    assert len(committed(shown)) > 30
+
+
+def committed(groups: list[Json]) -> dict[str, set[tuple[str, int, int]]]:
+    """Topic, partition and committed offset, of groups that have any."""
+    found = {
+        group["group_id"]: {(one["topic"], one["partition"], one["committed_offset"]) for one in group["offsets"]}
+        for group in groups
+    }
+    return {group_id: offsets for group_id, offsets in found.items() if offsets}
 
 
 @pytest.mark.parametrize("history, release", [(downgraded(), "4.3.1"), (early_patch(), "4.0.1")])
