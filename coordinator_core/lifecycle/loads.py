@@ -6,7 +6,6 @@ fact that is to blame is found by replaying with that fact alone changed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
@@ -17,14 +16,15 @@ from typing import Any, Final
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.cache import FoldCache
-from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, LoadFailure, PartitionState
+from coordinator_core.groups.model import ClassicGroup, Group, LoadFailure, PartitionState
 from coordinator_core.lifecycle.half_cleaned import GroupHistory, first_refused, refusal
+from coordinator_core.lifecycle.loaded import NOT_ANSWERED, Loaded, changed_offset_keys, loaded
 from coordinator_core.lifecycle.unreadable import first_unreadable
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release, SubscriptionReading
 from coordinator_core.replay.interpret import max_value_version
-from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.local import replay_each
 
 _BUGS: Final[Mapping[str, tuple[object, str | None]]] = {
     "tolerates_owned_partitions": (True, "KAFKA-19862"),
@@ -41,13 +41,10 @@ is known)."""
 _TYPE_CONFLICT: Final = " group, not a "
 """Words of the message about a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
 
-_NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_version", "target_record_offsets"})
-"""Fields of groups and offsets that no request shows."""
-
 _EARLY_BATCHES: Final = 4096
 """Batches of an offsets partition that are looked through, record by record, for a stop."""
 
-_PARTITION: Final = attrgetter("offsets_partition")
+_PARTITION: Final = attrgetter("state.offsets_partition")
 
 _NEVER_END: Final = frozenset({"KAFKA-7286", "KAFKA-9065"})
 """Issues whose loads go on for ever."""
@@ -142,9 +139,9 @@ def loads(
     ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), for the logs that a
     cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
     """
-    replay = partial(replay_snapshot, on_damage=on_damage, cache=cache, whole_metadata=False)
+    replay = partial(replay_each, make=loaded, on_damage=on_damage, cache=cache)
     today = replay(snapshot, base, damage=damage)
-    has_loaded = not any(state.load_failures for state in today)
+    has_loaded = not any(one.state.load_failures for one in today)
     alike: dict[tuple[object, ...], list[Profile]] = {}
     for profile in profiles:
         alike.setdefault(_facts(profile, base if has_loaded else None), []).append(profile)
@@ -153,11 +150,11 @@ def loads(
         states = today
         if facts != _facts(base):
             ended = [*_stopped_early(snapshot, today, members[0], on_damage)]
-            rest = {log.offsets_partition for log in snapshot.partitions} - {one.offsets_partition for one in ended}
+            rest = {log.offsets_partition for log in snapshot.partitions} - {*map(_PARTITION, ended)}
             states = sorted([*ended, *replay(snapshot.only(rest), members[0], damage=[])], key=_PARTITION)
         partitions = [
             _compared(
-                load_of(log, after.load_failures, members[0], (histories or {}).get(log.offsets_partition, ())),
+                load_of(log, after.state.load_failures, members[0], (histories or {}).get(log.offsets_partition, ())),
                 before,
                 after,
             )
@@ -168,20 +165,20 @@ def loads(
 
 
 def _stopped_early(
-    snapshot: Snapshot, today: Iterable[PartitionState], profile: Profile, on_damage: OnDamage
-) -> Iterator[PartitionState]:
+    snapshot: Snapshot, today: Iterable[Loaded], profile: Profile, on_damage: OnDamage
+) -> Iterator[Loaded]:
     """Offsets partitions at whose beginning a loader of ``profile`` stops, with nothing but the failure.
 
     Most releases before 2.1 do, in logs of later ones. A replay would interpret one by one all records that follow.
     """
-    for log, state in zip(snapshot.partitions, today, strict=True):
-        counts = state.record_counts
+    for log, one in zip(snapshot.partitions, today, strict=True):
+        counts = one.state.record_counts
         if all(version is None or version <= max_value_version(key_type, profile) for key_type, version in counts):
             continue
         batches = read_records(log, on_damage=on_damage, damage=[])
         failure = refusal(((batch, records) for _, batch, records in islice(batches, _EARLY_BATCHES)), profile)
         if failure is not None:
-            yield PartitionState(log.offsets_partition, load_failures=[failure])
+            yield Loaded(PartitionState(log.offsets_partition, load_failures=[failure]))
 
 
 def _facts(profile: Profile, loaded: Profile | None = None) -> tuple[object, ...]:
@@ -225,7 +222,7 @@ def load_of(
     return PartitionLoad(log.offsets_partition, None, (), cleaned)
 
 
-def _compared(load: PartitionLoad, before: PartitionState, after: PartitionState) -> PartitionLoad:
+def _compared(load: PartitionLoad, before: Loaded, after: Loaded) -> PartitionLoad:
     if load.stop is not None or after is before:
         return load
     return replace(load, differences=tuple(_differences(before, after)))
@@ -280,15 +277,11 @@ def _stops_at(partition: PartitionLoad, stop: Stop, after_cleaning: bool) -> boo
     return after_cleaning and partition.after_cleaning is not None
 
 
-def _differences(before: PartitionState, after: PartitionState) -> Iterator[GroupDifference]:
-    changed_keys = Counter(
-        offset_key.group_id
-        for offset_key in before.offsets.keys() | after.offsets.keys()
-        if (was := before.offsets.get(offset_key)) != (now := after.offsets.get(offset_key))
-        and _answered(was) != _answered(now)
-    )
-    for group_id in sorted({*before.groups, *after.groups, *changed_keys}):
-        old, new = before.groups.get(group_id), after.groups.get(group_id)
+def _differences(before: Loaded, after: Loaded) -> Iterator[GroupDifference]:
+    changed_keys = changed_offset_keys(before, after)
+    groups = before.state.groups, after.state.groups
+    for group_id in sorted({*groups[0], *groups[1], *changed_keys}):
+        old, new = (each.get(group_id) for each in groups)
         if old == new and not changed_keys[group_id]:
             continue
         names = _changed_fields(old, new) if old is not None and new is not None else ()
@@ -299,16 +292,9 @@ def _differences(before: PartitionState, after: PartitionState) -> Iterator[Grou
             yield GroupDifference(group_id, change, names, changed_keys[group_id])
 
 
-def _answered(offset: CommittedOffset | None) -> tuple[object, ...]:
-    """Fields of a committed offset that requests show."""
-    if offset is None:
-        return ()
-    return tuple(getattr(offset, name) for name in offset._fields if name not in _NOT_ANSWERED)
-
-
 def _changed_fields(old: Group, new: Group) -> tuple[str, ...]:
     """Fields of two states of a group that differ; ``type`` if they are groups of different types."""
     if old.type is not new.type:
         return ("type",)
     names = old._fields if isinstance(old, ClassicGroup) else [each.name for each in fields(old) if each.compare]
-    return tuple(name for name in names if name not in _NOT_ANSWERED and getattr(old, name) != getattr(new, name))
+    return tuple(name for name in names if name not in NOT_ANSWERED and getattr(old, name) != getattr(new, name))

@@ -65,18 +65,42 @@ def replay_snapshot(
     segments; else appends all damage to ``damage``, in that order. Raises it too where names, group records and
     metadata of all partitions together are more than may stand of a log of this size.
     """
+
+    def made(merged: MergedPartition) -> tuple[PartitionState, int]:
+        known = 0 if long_texts is None else long_texts.bytes
+        state = merged.to_state(whole_metadata=whole_metadata, long_texts=long_texts)
+        texts = 0 if long_texts is None else long_texts.bytes - known
+        return state, texts + sum(len(offset.metadata) for offset in state.offsets.values())
+
+    return replay_each(source, profile, made, on_damage=on_damage, damage=damage, cache=cache)
+
+
+def replay_each(
+    source: Snapshot | Pin,
+    profile: Profile,
+    make: Callable[[MergedPartition], tuple[T, int]],
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+    cache: FoldCache | None = None,
+) -> list[T]:
+    """What ``make`` makes of every offsets partition of ``source``, sorted by partition; it also tells the bytes of
+    metadata that it keeps.
+
+    Raises, and appends to ``damage``, as :func:`replay_snapshot` does.
+    """
     damage += check_source(source, on_damage)
     logs = {log.offsets_partition: log for log in snapshot_of(source).partitions}
     allowance, held = standing_allowance(sum(log.size for log in logs.values())), 0
-    states = []
+    found = []
     for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
-        state = merged.to_state(whole_metadata=whole_metadata, long_texts=long_texts)
-        held += merged.record_bytes + sum(len(offset.metadata) for offset in state.offsets.values())
-        if held + (0 if long_texts is None else long_texts.bytes) > allowance:
-            raise _too_much_together(logs[state.offsets_partition], allowance)
-        states.append(state)
+        one, metadata_bytes = make(merged)
+        held += merged.record_bytes + metadata_bytes
+        if held > allowance:
+            raise _too_much_together(logs[merged.offsets_partition], allowance)
+        found.append(one)
         damage += facts.damage
-    return states
+    return found
 
 
 def _too_much_together(log: PartitionLog, allowance: int) -> DamagedInputError:
