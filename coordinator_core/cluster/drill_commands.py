@@ -60,15 +60,15 @@ def run_command(command: str, seconds: float) -> Ended:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    # Its output is read by a thread: processes that it leaves in the background may keep the pipe open.
-    parts: list[bytes] = []
-    assert process.stdout is not None
-    stream = process.stdout
-    reader = threading.Thread(target=lambda: parts.extend(iter(lambda: os.read(stream.fileno(), 65536), b"")))
-    reader.daemon = True
-    reader.start()
     exit_code: int | None = None
     try:
+        # Its output is read by a thread: processes that it leaves in the background may keep the pipe open.
+        parts: list[bytes] = []
+        assert process.stdout is not None
+        stream = process.stdout
+        reader = threading.Thread(target=lambda: parts.extend(iter(lambda: os.read(stream.fileno(), 65536), b"")))
+        reader.daemon = True
+        reader.start()
         with suppress(subprocess.TimeoutExpired):
             exit_code = process.wait(seconds)
     finally:

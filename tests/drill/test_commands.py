@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,21 @@ def test_an_interruption_ends_the_command(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with interruptible(), pytest.raises(InterruptedDrillError, match="interrupted by SIGTERM"):
         run_command(f"echo $$ > {pid}; sleep 0.5; kill -TERM {os.getpid()}; sleep 600", 600)
+    assert ended(int(pid.read_text()))
+
+
+def test_an_interruption_right_behind_its_start_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmp_path / "pid"
+
+    def start(_: threading.Thread) -> None:
+        wait_for("the command", lambda: pid.exists() and pid.read_text().endswith("\n"))
+        raise InterruptedDrillError("interrupted by SIGTERM")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(InterruptedDrillError):
+        run_command(f"echo $$ > {pid}; sleep 600", 600)
     assert ended(int(pid.read_text()))
 
 
