@@ -320,7 +320,7 @@ def test_a_value_that_no_request_holds_is_not_waited_for() -> None:
         asked = threads.submit(client.positions, {(OFFSETS_TOPIC, 0): 1}, 10**20)
         try:
             with pytest.raises(UsageError, match="ListOffsetsRequest cannot hold a value"):
-                asked.result(timeout=10)
+                asked.result(timeout=60)
         finally:
             # Ends the wait of a thread that still asks.
             client._net.stop()
@@ -331,7 +331,7 @@ def test_a_listener_that_never_answers_a_tls_handshake_is_not_waited_for() -> No
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = "{}:{}".format(*listener.getsockname())
         settings = client_settings(server, {"security.protocol": "SSL", "default.api.timeout.ms": "1"})
-        settings = replace(settings, client={**settings.client, "socket_connection_setup_timeout_ms": 100})
+        settings = replace(settings, client={**settings.client, "socket_connection_setup_timeout_ms": 2000})
         # A daemon: without an end of the wait the test fails, and does not hang.
         errors: queue.SimpleQueue[str] = queue.SimpleQueue()
 

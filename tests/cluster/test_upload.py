@@ -152,12 +152,15 @@ def test_one_writes_at_a_time(
 ) -> None:
     place = bucket.uri(f"{tmp_path.name}/capture")
     monkeypatch.setattr(claims, "RENEW_SECONDS", 0.05)
+    # However late a renewal comes.
+    monkeypatch.setattr(claims, "QUIET_SECONDS", 3600)
     with CaptureDirectory.opened(place) as directory:
         with pytest.raises(CaptureBusyError, match=r"another capture is writing to it: process \d+ on"):
             bring_up(captured, place)
         shutil.copytree(captured, directory.path, dirs_exist_ok=True)
     # One that stood still too long is told, and what it has does not pass for whole.
     monkeypatch.setattr(claims, "RENEW_SECONDS", 3600)
+    monkeypatch.setattr(claims, "QUIET_SECONDS", 0.2)
     stopped = CaptureDirectory.opened(place)
     directory = stopped.__enter__()
     shutil.copytree(captured, directory.path, dirs_exist_ok=True)

@@ -198,7 +198,7 @@ def test_probes_of_a_broker_that_stands_still_end_in_time(tmp_path: Path) -> Non
             # The one of the drill itself is not looked at.
             return nullcontext(SimpleNamespace(cluster_id=None)) if len(made) == 1 else Client(settings)
 
-        options = DrillOptions(recover_command="true", fault_command="true", probe_timeout_seconds=0.1)
+        options = DrillOptions(recover_command="true", fault_command="true", probe_timeout_seconds=0.9)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("coordinator_core.cluster.drill_run.Client", client)
             with pytest.raises(ClusterError, match=r"Request timed out after [0-9]{1,3} ms"):
