@@ -14,14 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import InconsistentGroupProtocolError
-from kafka.structs import OffsetAndMetadata
+from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError, RetriableError
+from kafka.structs import MemberState, OffsetAndMetadata
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -36,30 +35,41 @@ LONGEST_TRANSACTION_MS = 900_000
 REBALANCE_TIMEOUT_MS = 20_000
 """A rebalance goes on without a member that misses it, well within what the tests wait."""
 
-
-ANEW_SECONDS = 10.0
+EMPTY_SECONDS, JOIN_SECONDS = 5.0, 100.0
+"""Time that a member stays without partitions, and that a join takes, before a consumer begins anew."""
 
 
 class Subscription:
-    """Consumer that at times joins before it knows the topic, and then stays without partitions.
+    """Consumer that at times joins before it knows the topic, and then is a member without partitions.
 
-    So it begins anew, until it has had some. To be looked at after every poll.
+    So it begins anew, until it has had some. A join under way is left alone: a loaded machine takes long for it.
     """
 
     def __init__(self, consumer: KafkaConsumer, topics: list[str]) -> None:
         self._consumer = consumer
         self._topics = topics
         self._joined = False
+        self._state: Any = None
         self._begin()
 
     def _begin(self) -> None:
-        self._began = time.monotonic()
+        self._since = time.monotonic()
         self._consumer.subscribe(self._topics)
 
-    def look(self) -> bool:
-        """Whether the consumer has had partitions."""
+    def poll(self) -> bool:
+        """Poll once; whether the consumer has had partitions."""
+        try:
+            self._consumer.poll(timeout_ms=100)
+        except KafkaError as error:
+            # With no broker to ask, or a join that went wrong, it raises, where Java's client would go on.
+            print(repr(error), file=sys.stderr, flush=True)
+            time.sleep(0.1)
         self._joined = self._joined or bool(self._consumer.assignment())
-        if not self._joined and time.monotonic() - self._began > ANEW_SECONDS:
+        state = self._consumer.group_metadata().state
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+        patience = EMPTY_SECONDS if state == MemberState.STABLE else JOIN_SECONDS
+        if not self._joined and time.monotonic() - self._since > patience:
             self._consumer.unsubscribe()
             self._begin()
         return self._joined
@@ -92,24 +102,27 @@ def member(
     subscription = Subscription(consumer, topics.split(","))
     commands: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: [commands.put(line.strip()) for line in sys.stdin], daemon=True).start()
+    command = None
     while True:
-        # A consumer that began anew while it joined then gets the reply to its first SyncGroup; the next poll joins.
-        with suppress(InconsistentGroupProtocolError):
-            consumer.poll(timeout_ms=100)
-        subscription.look()
-        try:
-            command = json.loads(commands.get_nowait())
-        except queue.Empty:
-            continue
+        subscription.poll()
+        if command is None:
+            try:
+                command = json.loads(commands.get_nowait())
+            except queue.Empty:
+                continue
         if command == "leave":
             consumer.close()
             answer(left=True)
             return
         owned = sorted(consumer.assignment())
         if command == "commit" and owned:
-            consumer.commit(
-                {tp: OffsetAndMetadata(10 * tp.partition, f"{client_id} {tp.topic}-{tp.partition}", 0) for tp in owned}
-            )
+            texts = {tp: f"{client_id} {tp.topic}-{tp.partition}" for tp in owned}
+            try:
+                consumer.commit({tp: OffsetAndMetadata(10 * tp.partition, text, 0) for tp, text in texts.items()})
+            except (CommitFailedError, RebalanceInProgressError, RetriableError) as error:
+                # A rebalance is under way, or the coordinator moves: again behind the next poll.
+                print(repr(error), file=sys.stderr, flush=True)
+                continue
         metadata = consumer.group_metadata()
         answer(
             member_id=metadata.member_id,
@@ -117,6 +130,7 @@ def member(
             instance_id=metadata.group_instance_id,
             assignment=[list(tp) for tp in owned],
         )
+        command = None
 
 
 def producer(bootstrap: str, transactional_id: str) -> None:
