@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, KafkaAdminClient
-from kafka.errors import KafkaError, NoError
+from kafka.errors import KafkaError, NoError, RetriableError, TopicAlreadyExistsError, UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
@@ -21,7 +21,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
-from tests.live.broker import Broker, Kafka, free_ports, wait_for
+from tests.live.broker import Broker, Kafka, create_topics, free_ports, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 
 TOPIC, PARTITIONS = "orders", 64
@@ -59,9 +59,43 @@ class Commits:
         self.admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         self._count = 0
 
-    def create_topic(self, replication_factor: int = 1) -> None:
-        topics = {TOPIC: {"num_partitions": PARTITIONS, "replication_factor": replication_factor}}
-        self.admin.create_topics(topics, wait_for_metadata=True)
+    def ask(self, what: str, question: Callable[[KafkaAdminClient], T]) -> T:
+        """The answer to a question, asked again while the cluster has none: a coordinator moves or loads, say."""
+
+        def answered() -> list[T] | None:
+            try:
+                return [question(self.admin)]
+            except (RetriableError, UnknownBrokerIdError):
+                self._begin_anew()
+                return None
+
+        (answer,) = wait_for(what, answered)
+        return answer
+
+    def _begin_anew(self) -> None:
+        """A client keeps the coordinators, and the controller, that it has once found."""
+        self.admin.close()
+        self.admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+
+    def create_topic(self, name: str = TOPIC, partitions: int = PARTITIONS, replication_factor: int = 1) -> None:
+        def create(admin: KafkaAdminClient) -> None:
+            # It is there when the answer to the request before was lost.
+            with suppress(TopicAlreadyExistsError):
+                create_topics(admin, {name: partitions}, replication_factor)
+
+        self.ask(f"topic {name}", create)
+
+    def held(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets, as the coordinator answers."""
+        found: dict[TopicPartition, OffsetAndMetadata] = self.ask(
+            f"offsets of {group}", lambda admin: admin.list_group_offsets(group)[group]
+        )
+        return found
+
+    def reassign(self, topic: str, replicas: Mapping[int, list[int]]) -> None:
+        """Begin to have these replicas, by partition, the preferred leader first."""
+        wanted = {TopicPartition(topic, number): brokers for number, brokers in replicas.items()}
+        self.ask(f"replicas of {topic}", lambda admin: admin.alter_partition_reassignments(wanted))
 
     def commit(self, rounds: int, groups: int = 6, metadata: str = "round") -> None:
         for number in range(rounds):
@@ -79,9 +113,7 @@ class Commits:
         except KafkaError:
             done = False
         if not done:
-            # The client keeps the coordinators that it has once found.
-            self.admin.close()
-            self.admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+            self._begin_anew()
         return done
 
     def clean_eagerly(self) -> None:
@@ -90,7 +122,8 @@ class Commits:
 
     def configure(self, configs: dict[str, str]) -> None:
         """Settings of the offsets topic."""
-        self.admin.alter_configs([ConfigResource("topic", OFFSETS_TOPIC, configs=configs)])
+        resource = ConfigResource("topic", OFFSETS_TOPIC, configs=configs)
+        self.ask("the settings", lambda admin: admin.alter_configs([resource]))
 
     def close(self) -> None:
         self.admin.close()
@@ -211,3 +244,18 @@ def disk_copy(broker: Broker, target: Path) -> Path:
         return Path(shutil.copytree(broker.log_dir, target, ignore=passing))
 
     return _while_segments_stay(broker.log_dir, OFFSETS_TOPIC, copy)
+
+
+def assert_state_as_on_disk(broker: Broker, output: Path, scratch: Path, release: str = "4.3.1") -> Path:
+    """The replay of a capture, brought up to now, tells what that of the disk tells, of which it returns a copy."""
+
+    def copied() -> Path | None:
+        """``None`` when something was written meanwhile: the session of a member ends, say, or the cleaner runs."""
+        capture_from(broker.bootstrap, output)
+        copy = disk_copy(broker, scratch / "copy")
+        return copy if log_bytes(copy) == log_bytes(output) else None
+
+    copy = wait_for("a moment without a write", copied)
+    hashes = [state_hash(log, scratch / "runs", release) for log in (output, copy)]
+    assert hashes[0] == hashes[1]
+    return copy

@@ -14,7 +14,7 @@ from kafka.structs import OffsetAndMetadata
 from coordinator_core.errors import ExitCode
 from tests.cluster.conftest import Place
 from tests.cluster.test_one_broker import regroup
-from tests.live.broker import Broker, wait_for
+from tests.live.broker import TOOL_PATIENCE, Broker, wait_for
 
 SHORT, LONG = TopicPartition("orders", 0), TopicPartition("orders", 1)
 RECORDS = {SHORT: 5, LONG: 10}
@@ -35,7 +35,7 @@ def broker(place: Place) -> Iterator[Broker]:
         for partition, count in RECORDS.items():
             for _ in range(count):
                 producer.send(partition.topic, b"order", partition=partition.partition)
-        producer.flush(60)
+        producer.flush()
         place.commits.admin.delete_records({LONG: LOG_START})
         for group, offsets in COMMITTED.items():
             rows = {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
@@ -89,7 +89,7 @@ def tool_lag(broker: Broker) -> dict[str, int]:
     """Sum of the lag by group, of kafka-consumer-groups."""
     text = broker.kafka.tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", broker.bootstrap, "--describe", "--all-groups"),
+        *("--bootstrap-server", broker.bootstrap, *TOOL_PATIENCE, "--describe", "--all-groups"),
     )
     lag: dict[str, int] = {}
     for words in (line.split() for line in text.splitlines()):

@@ -28,17 +28,16 @@ from tests.cluster.conftest import Place
 from tests.cluster.kit import (
     Json,
     assert_as_on_disk,
+    assert_state_as_on_disk,
     capture_from,
-    disk_copy,
     ends,
     log_bytes,
     partitions,
-    state_hash,
     up_to,
 )
 from tests.ingest.dumps import consumed
 from tests.kills import in_child, killed_at
-from tests.live.broker import fetch_jars, wait_for
+from tests.live.broker import START_SECONDS, fetch_jars, wait_for
 from tests.live.scenario import ROOT
 from tests.quota import refuse_writes
 
@@ -67,8 +66,7 @@ def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
     disks = log_bytes(place.broker.log_dir)
     assert sum(map(len, disks.values())) > 2_000_000
     assert_as_on_disk(manifest, output, disks)
-    copy = disk_copy(place.broker, tmp_path / "copy")
-    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+    copy = assert_state_as_on_disk(place.broker, output, tmp_path)
     names = discover([str(output)]).topic_names
     assert names.items() <= discover([str(copy)]).topic_names.items()
     assert set(names.values()) == {"orders", "__consumer_offsets", "__transaction_state"}
@@ -162,8 +160,7 @@ def test_a_capture_while_clients_commit(place: Place, tmp_path: Path) -> None:
     assert sum(ends(manifest).values()) > 0
     final = capture_from(place.broker.bootstrap, output)
     assert_as_on_disk(final, output, disks)
-    copy = disk_copy(place.broker, tmp_path / "copy")
-    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+    assert_state_as_on_disk(place.broker, output, tmp_path)
 
 
 def test_the_coordinators_say_what_the_replay_says(place: Place, tmp_path: Path) -> None:
@@ -258,10 +255,12 @@ def test_what_is_committed_meanwhile_is_newer_not_wrong(place: Place, tmp_path: 
 @pytest.mark.full
 def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path) -> None:
     """The rate is such that the capture takes longer than the broker needs to be gone."""
-    output = tmp_path / "capture"
+    output, patient = tmp_path / "capture", tmp_path / "client.properties"
+    patient.write_text(f"default.api.timeout.ms={START_SECONDS * 1000}\n")
     size = sum(map(len, log_bytes(place.broker.log_dir).values()))
     command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
-    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size // 4)]
+    command += ["--bootstrap-server", place.broker.bootstrap, "--command-config", str(patient)]
+    command += ["--byte-rate", str(size // 4)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(output).values())) > size // 8)
@@ -416,8 +415,7 @@ def test_a_capture_while_the_cleaner_runs_converges(place: Place, tmp_path: Path
 
     wait_for("a moment without the cleaner", settled)
     assert sum(row["removed_offsets"] for row in partitions(captures[-1])) > 1000
-    copy = disk_copy(place.broker, tmp_path / "copy")
-    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+    assert_state_as_on_disk(place.broker, output, tmp_path)
 
 
 @pytest.mark.full

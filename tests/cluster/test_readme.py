@@ -34,7 +34,7 @@ def broker(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         for partition, end in ENDS.items():
             for _ in range(end):
                 producer.send("orders", b"order", partition=partition)
-        producer.close(60)
+        producer.close()
         offsets = {TopicPartition("orders", p): OffsetAndMetadata(o, "", -1) for p, o in OFFSETS.items()}
         wait_for("the commit", lambda: commits._one("checkout", offsets))
         yield broker

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kafka import TopicPartition
 
 from coordinator_core.errors import ExitCode, UsageError
 from tests.cluster.kit import (
@@ -91,7 +90,7 @@ def test_a_capture_while_a_leader_is_killed(place: Place, tmp_path: Path) -> Non
     output = tmp_path / "capture"
     size = sum(map(len, place.cluster.leader_bytes(place.cluster.leaders()).values()))
     command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
-    command += ["--bootstrap-server", place.cluster.bootstrap, "--byte-rate", str(size // 8)]
+    command += ["--bootstrap-server", place.cluster.bootstrap, "--byte-rate", str(size // 16)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(output).values())) > size // 20)
@@ -118,8 +117,7 @@ def test_an_unclean_election_cuts_the_capture_too(place: Place, tmp_path: Path) 
     capture must let go of what only the first could see."""
     output = tmp_path / "capture"
     cluster = place.cluster
-    moved = {TopicPartition(OFFSETS_TOPIC, partition): [1, 2] for partition in range(PARTITIONS)}
-    place.commits.admin.alter_partition_reassignments(moved)
+    place.commits.reassign(OFFSETS_TOPIC, {partition: [1, 2] for partition in range(PARTITIONS)})
     wait_for("two replicas", lambda: all(sorted(isr) == [1, 2] for isr in cluster.isr().values()))
     cluster.nodes[2].kill()
     wait_for("broker 2 out of sync", lambda: all(isr == [1] for isr in cluster.isr().values()))

@@ -15,7 +15,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, 
 from coordinator_core.restore.model import read_plan, write_plan
 from tests.cluster.kit import SecuredBroker
 from tests.dags.airflow_home import AirflowApi, AirflowHome
-from tests.live.broker import Kafka, wait_for
+from tests.live.broker import Kafka, create_topics, wait_for
 from tests.live.scenario import Clients
 from tests.restore.kit import PARTITIONS, PASSWORD, RECORDS, SETTINGS, TOPIC, Place, offsets_of, regroup
 
@@ -36,7 +36,7 @@ def cluster(api: AirflowApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     broker.start()
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
-        admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+        create_topics(admin, {TOPIC: PARTITIONS})
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(PARTITIONS * RECORDS):
             producer.send(TOPIC, b"record", partition=number % PARTITIONS)

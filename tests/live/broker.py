@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import IO, TypeVar
 from uuid import uuid4
 
+from kafka.admin import KafkaAdminClient
+
 from tests.live import wire
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +34,9 @@ KAFKA_VERSION = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_tex
 
 START_SECONDS = 300
 """Time that a broker may take to start or to load its partitions on a loaded machine: ten times what it takes alone."""
+
+TOOL_PATIENCE = ("--timeout", str(START_SECONDS * 1000))
+"""Options of Kafka's tool for consumer groups, which gives up after 30 s, of old releases after 5 s."""
 
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options that make a JVM start fast and work slowly."""
@@ -95,6 +100,15 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float = START_SE
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
         time.sleep(0.1)
+
+
+def create_topics(admin: KafkaAdminClient, partitions: Mapping[str, int], replication_factor: int = 1) -> None:
+    """Topics with so many partitions, once a broker has a leader of each. The client itself waits 10 s for them."""
+    topics = {
+        name: {"num_partitions": count, "replication_factor": replication_factor} for name, count in partitions.items()
+    }
+    admin.create_topics(topics)
+    admin.wait_for_topics([*topics], timeout_ms=START_SECONDS * 1000)
 
 
 _FIRST_PORT, _LAST_PORT = 10_000, 32_767
@@ -359,12 +373,15 @@ class Broker:
         the coordinators hear of it.
         """
         self._check_alive()
-        with self.connect() as connection:
-            epochs = connection.leader_epochs(wire.OFFSETS_TOPIC)
-            if epochs == {}:
-                # The first question for a coordinator creates the topic.
-                connection.find_coordinator("")
-            of_transactions = connection.leader_epochs(wire.TRANSACTIONS_TOPIC)
+        try:
+            with self.connect() as connection:
+                epochs = connection.leader_epochs(wire.OFFSETS_TOPIC)
+                if epochs == {}:
+                    # The first question for a coordinator creates the topic.
+                    connection.find_coordinator("")
+                of_transactions = connection.leader_epochs(wire.TRANSACTIONS_TOPIC)
+        except TimeoutError:
+            return False
         if not epochs or of_transactions is None:
             return False
         log = self.log_since_start()

@@ -24,7 +24,7 @@ from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
 from tests.cases import Case
-from tests.live.broker import Broker, Kafka, wait_for
+from tests.live.broker import Broker, Kafka, create_topics, wait_for
 from tests.live.wire import Json
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -190,7 +190,9 @@ def play(kafka: Kafka, directory: Path) -> Scenario:
         for each in chain.from_iterable(members.values()):
             each.ask("commit")
         live = wait_for("the clients to settle", partial(_settled, broker))
-        words = {group: [each.ask("state") for each in each_group] for group, each_group in members.items()}
+        words = {
+            group: wait_for(f"one generation of {group}", partial(_words, each)) for group, each in members.items()
+        }
         broker.kill()
         captured_ms = time.time_ns() // 1_000_000
         clients.kill()
@@ -207,8 +209,7 @@ def play(kafka: Kafka, directory: Path) -> Scenario:
 def _fill_topics(broker: Broker) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
-        topics = {name: {"num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()}
-        admin.create_topics(topics, wait_for_metadata=True)
+        create_topics(admin, TOPICS)
     finally:
         admin.close()
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
@@ -283,6 +284,13 @@ def _is_stable(clients: Clients, group: str, members: int) -> bool:
     return described["groupState"] == "Stable" and len(described["members"]) == members
 
 
+def _words(members: list[Client]) -> list[Json] | None:
+    """What the members of a group know of it, once they are in one generation."""
+    words = [each.ask("state") for each in members]
+    is_one = len({each["generation"] for each in words}) == 1 and all(each["assignment"] for each in words)
+    return words if is_one else None
+
+
 def _simple_groups(broker: Broker) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
 
@@ -342,7 +350,8 @@ def _transactions(clients: Clients) -> None:
 
 
 def _settled(broker: Broker) -> Json | None:
-    """The broker's answers, once every group is as promised and has committed all that it read."""
+    """The broker's answers, once every group is as promised and has committed all that it read, and the transactions
+    that were ended have their markers."""
     with broker.connect() as connection:
         answers = connection.answers()
     described = {
@@ -350,6 +359,9 @@ def _settled(broker: Broker) -> Json | None:
         for group_id, group in answers["groups"].items()
     }
     if described != GROUPS:
+        return None
+    states = {row["transactionalId"]: row["transactionState"] for row in answers["listTransactions"]}
+    if states.get("tx-ended") != "CompleteCommit":
         return None
     read = {"g-consumer": ("orders", "payments"), "g-consumer-range": ("orders", "clicks")}
     for group_id, topics in read.items():

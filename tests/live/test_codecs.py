@@ -13,7 +13,7 @@ from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_core.log.types import Codec
-from tests.live.broker import Broker, Kafka
+from tests.live.broker import Broker, Kafka, create_topics
 from tests.live.test_live_broker import regroup, sections
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
@@ -59,8 +59,7 @@ def commit(broker: Broker, group_id: str, *, first: bool) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         if first:
-            topics = {TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}
-            admin.create_topics(topics, wait_for_metadata=True)
+            create_topics(admin, {TOPIC: PARTITIONS})
         for number in range(3):
             offsets = {
                 TopicPartition(TOPIC, partition): OffsetAndMetadata(1000 * number + partition, "round", -1)

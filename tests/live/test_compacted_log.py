@@ -19,7 +19,7 @@ from tests.cases import case
 from tests.cluster.kit import Commits
 from tests.cluster.three import three_brokers
 from tests.lifecycle.test_compact_options import without_open_transactions
-from tests.live.broker import Broker, Kafka, wait_for
+from tests.live.broker import SESSION_TIMEOUT_MS, Broker, Kafka, wait_for
 from tests.live.scenario import OFFSETS_PARTITIONS, Scenario
 from tests.live.test_live_broker import regroup
 from tests.live.test_model import ScalaBroker
@@ -155,7 +155,8 @@ def test_three_brokers_begin_on_one_compacted_log(kafka: Kafka, tmp_path: Path) 
     """Whichever leads first: a replica without the log would have the others cut theirs."""
     with three_brokers(kafka, tmp_path, {"offsets.topic.num.partitions": "2"}) as (cluster, commits):
         commits.commit(6)
-        before = [commits.admin.list_group_offsets(f"g-{number}") for number in range(6)]
+        groups = [f"g-{number}" for number in range(6)]
+        before = {group: commits.held(group) for group in groups}
         commits.close()
         # Combined brokers that are stopped one by one wait for a quorum that is gone.
         cluster.kill()
@@ -167,10 +168,8 @@ def test_three_brokers_begin_on_one_compacted_log(kafka: Kafka, tmp_path: Path) 
         cluster.when_in_sync()
         commits = Commits(cluster.bootstrap)
         try:
-            for number in range(6):
-                group = f"g-{number}"
-                answered = wait_for(group, lambda group=group: commits.admin.list_group_offsets(group)[group] or None)
-                assert answered == before[number][group]
+            for group in groups:
+                assert wait_for(group, lambda group=group: commits.held(group) or None) == before[group]
         finally:
             commits.close()
 
@@ -271,7 +270,13 @@ def test_a_broker_loads_another_codec_and_another_partition_count(kafka: Kafka, 
     )
     answers = []
     for count, logs in ((50, [snapshot, recoded]), (7, [moved])):
-        settings = {"offsets.topic.num.partitions": str(count), "offsets.retention.minutes": "100000000"}
+        settings = {
+            "offsets.topic.num.partitions": str(count),
+            "offsets.retention.minutes": "100000000",
+            # No member is given up before its group is asked for.
+            "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "group.streams.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        }
         broker = Broker(kafka, tmp_path / f"broker-{count}", settings)
         with started(broker):
             broker.stop()

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
-from tests.live.broker import Broker, Kafka
+from tests.live.broker import TOOL_PATIENCE, Broker, Kafka, create_topics
 from tests.live.test_compacted_log import started
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -20,14 +20,15 @@ def test_offsets_of_a_missing_topic_or_partition_are_not_deleted(kafka: Kafka, t
     broker = Broker(kafka, tmp_path)
     with started(broker):
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        admin.create_topics([NewTopic("orders", 1, 1)])
+        create_topics(admin, {"orders": 1})
         admin.close()
         consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="billing")
         there = TopicPartition("orders", 0)
         consumer.assign([there])
         consumer.commit({there: OffsetAndMetadata(0, "", -1)})
         consumer.close()
-        request = ("--bootstrap-server", broker.bootstrap, "--delete-offsets", "--group", "billing", "--topic")
+        request = ["--bootstrap-server", broker.bootstrap, *TOOL_PATIENCE]
+        request += ["--delete-offsets", "--group", "billing", "--topic"]
 
         def told(topic: str) -> str:
             done = subprocess.run(kafka.command(TOOL, *request, topic), capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.cluster.kit import Json
 from tests.drill import kit
-from tests.live.broker import Broker
+from tests.live.broker import Broker, create_topics
 from tests.live.group_protocol import Codec, Connection
 from tests.live.scenario import Clients
 from tests.recording.session import complete, read_definition
@@ -95,7 +95,7 @@ class Place:
 def started(broker: Broker, secured: str = "") -> Place:
     """A broker that runs, with the topic and its records."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+    create_topics(admin, {TOPIC: PARTITIONS})
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for number in range(PARTITIONS * RECORDS):
         producer.send(TOPIC, f"record {number}".encode(), partition=number % PARTITIONS)

@@ -26,7 +26,7 @@ from coordinator_core.restore.model import Action, Plan, Position, Row, write_pl
 from coordinator_core.restore.target import Target, TargetGroup
 from tests.drill.kit import events, signalled
 from tests.history.logs import Log
-from tests.live.broker import wait_for
+from tests.live.broker import create_topics, wait_for
 from tests.restore.kit import (
     PARTITIONS,
     SETTINGS,
@@ -103,8 +103,7 @@ def test_errors_of_single_partitions_leave_the_others(place: Place, tmp_path: Pa
         regroup("restore", "verify", directory, *place.server, "--format", "json", code=ExitCode.APPLY_FAILED).stdout
     )
     assert len(unproved["records"]) == 3
-    topic = {"no-such-topic": {"num_partitions": 1, "replication_factor": 1}}
-    place.admin.create_topics(topic, wait_for_metadata=True)
+    create_topics(place.admin, {"no-such-topic": 1})
     regroup(*apply, code=ExitCode.APPLY_FAILED)
     assert ("no-such-topic", 0) in place.held("partial")["partial"]
     assert events(directory / "journal.jsonl", "end", group_id="partial")[1]["written"] == 1
@@ -127,7 +126,7 @@ def test_below_the_log_start_and_a_topic_made_again(place: Place, tmp_path: Path
     topic, group = "again", "reader"
 
     def make() -> None:
-        place.admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+        create_topics(place.admin, {topic: 1})
         producer = KafkaProducer(bootstrap_servers=place.broker.bootstrap)
         for _ in range(100):
             producer.send(topic, b"record", partition=0)

@@ -20,7 +20,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from tests.cluster.test_releases import ZooKeeperBroker
-from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for
+from tests.live.broker import KAFKA_VERSION, TOOL_PATIENCE, Broker, Kafka, wait_for
 from tests.live.group_protocol import Json
 from tests.restore.kit import (
     TOPIC,
@@ -107,7 +107,7 @@ def replayed(place: Place, directory: Path) -> dict[str, Any]:
 def described(place: Place) -> dict[str, dict[tuple[str, int], int]]:
     """Committed offsets as Kafka's own tool prints them."""
     tool = DESCRIBE.get(place.broker.kafka.version, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand")
-    text = place.broker.kafka.tool(tool, *place.server, "--describe", "--all-groups", "--offsets")
+    text = place.broker.kafka.tool(tool, *place.server, *TOOL_PATIENCE, "--describe", "--all-groups", "--offsets")
     found: dict[str, dict[tuple[str, int], int]] = {}
     for words in map(str.split, text.splitlines()):
         if len(words) > 3 and words[1] == TOPIC and words[3] != "-":

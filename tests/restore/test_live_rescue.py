@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka.admin import KafkaAdminClient
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.groups.hashing import partition_for
-from tests.live.broker import Broker, Kafka, wait_for
+from tests.cluster.kit import Commits
+from tests.live.broker import Broker, Kafka
 from tests.live.test_compacted_log import swap_in
 from tests.replay.histories import GROUP, TOPIC
 from tests.restore.kit import regroup
@@ -35,11 +36,12 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StuckBroker]:
     """A broker that does not load the partition of the group, and runs."""
     directory = tmp_path_factory.mktemp("rescue")
     sound = Broker(Kafka.fetch(), directory / "broker", SETTINGS)
-    sound.start()
-    admin = KafkaAdminClient(bootstrap_servers=sound.bootstrap)
-    admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
-    admin.close()
-    sound.stop()
+    try:
+        sound.start()
+        with closing(Commits(sound.bootstrap)) as commits:
+            commits.create_topic(TOPIC, 1)
+    finally:
+        sound.stop()
     segment = directory / "failing" / f"__consumer_offsets-{HOME}"
     segment.mkdir(parents=True)
     (segment / f"{0:020d}.log").write_bytes(b"".join(downgraded().batches))
@@ -62,7 +64,7 @@ def test_names_on_other_partitions_work_while_the_coordinator_is_stuck(stuck: St
     )
     (partition,) = json.loads(found.stdout)["partitions"]
     assert (partition["offsets_partition"], partition["leader"], partition["stop"]["bug"]) == (HOME, 1, "KAFKA-21117")
-    (tmp_path / "client.properties").write_text("default.api.timeout.ms=2000\n")
+    (tmp_path / "client.properties").write_text("default.api.timeout.ms=5000\n")
     told = regroup(
         *("restore", "plan", tmp_path / "log", "--kafka-version", "4.3.1", "--group", GROUP, *server),
         *("--command-config", tmp_path / "client.properties"),
@@ -80,9 +82,8 @@ def test_names_on_other_partitions_work_while_the_coordinator_is_stuck(stuck: St
     regroup("restore", "verify", tmp_path / "applied", *server, "--kafka-version", "4.3.1")
     with stuck.connect() as connection:
         assert connection.find_coordinator(new) == 1
-    admin = KafkaAdminClient(bootstrap_servers=stuck.bootstrap)
-    assert {tp.topic: place.offset for tp, place in admin.list_group_offsets(new)[new].items()} == {TOPIC: 0}
-    admin.close()
+    with closing(Commits(stuck.bootstrap)) as commits:
+        assert {tp.topic: place.offset for tp, place in commits.held(new).items()} == {TOPIC: 0}
 
 
 def test_the_repaired_partition_is_loaded(stuck: StuckBroker, tmp_path: Path) -> None:
@@ -98,9 +99,7 @@ def test_the_repaired_partition_is_loaded(stuck: StuckBroker, tmp_path: Path) ->
     broker.start()
     try:
         assert REFUSED not in broker.log_since_start()
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        held = wait_for("the offset", lambda: admin.list_group_offsets(GROUP)[GROUP] or None)
-        assert {tp.topic: place.offset for tp, place in held.items()} == {TOPIC: 6}
-        admin.close()
+        with closing(Commits(broker.bootstrap)) as commits:
+            assert {tp.topic: place.offset for tp, place in commits.held(GROUP).items()} == {TOPIC: 6}
     finally:
         broker.kill()

@@ -28,7 +28,7 @@ from coordinator_core.errors import ExitCode
 from coordinator_core.restore.model import read_plan, write_plan
 from tests.cli.test_untrusted import EVIL, obeyed
 from tests.drill.kit import signalled
-from tests.live.broker import wait_for
+from tests.live.broker import create_topics, wait_for
 from tests.live.scenario import ROOT
 from tests.restore.kit import (
     PARTITIONS,
@@ -197,8 +197,7 @@ def test_share_groups_deliver_from_where_they_are_told(place: Place, tmp_path: P
     assert starts() == [40, RECORDS]
 
     # A topic that goes between plan and apply fails alone. Made again, it is another one.
-    other = {"other": {"num_partitions": 1, "replication_factor": 1}}
-    place.admin.create_topics(other, wait_for_metadata=True)
+    create_topics(place.admin, {"other": 1})
     (tmp_path / "wanted.csv").write_text(f"partly,{TOPIC},0,40\npartly,other,0,0\n")
     partly = tmp_path / "partly.json"
     plan_of(place, "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", output=partly)
@@ -207,7 +206,7 @@ def test_share_groups_deliver_from_where_they_are_told(place: Place, tmp_path: P
     apply = ("restore", "apply", partly, *place.server, "--execute", "--output", tmp_path / "partly")
     failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
     assert "failed: group 'partly', other-0: UNKNOWN_TOPIC_OR_PARTITION" in failed.stderr
-    place.admin.create_topics(other, wait_for_metadata=True)
+    create_topics(place.admin, {"other": 1})
     assert "partly', other-0: the topic was made again" in regroup(*apply, code=ExitCode.USAGE).stderr
 
     command = place.broker.kafka.command(

@@ -76,7 +76,7 @@ def when_configured(place: Place, nodes: list[int], name: str, value: str) -> No
 
     wait_for(f"{name}={value}", lambda: all(map(told, nodes)))
     topic = f"made-after-{name}-{value}"
-    commits.admin.create_topics({topic: {"num_partitions": 1, "replication_factor": len(IDS)}})
+    commits.create_topic(topic, 1, replication_factor=len(IDS))
     wait_for(topic, lambda: all((cluster.nodes[node].log_dir / f"{topic}-0").exists() for node in nodes))
 
 

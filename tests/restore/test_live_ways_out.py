@@ -20,7 +20,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.releases import Release
 from tests.lifecycle.failing_logs import LOGS, PARTITIONS, write_log
-from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for
+from tests.live.broker import KAFKA_VERSION, Broker, Kafka, create_topics, wait_for
 from tests.live.test_compacted_log import swap_in
 from tests.log.builders import build_batch, segment_name
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
@@ -89,7 +89,7 @@ def prepared(broker: RecordedBroker) -> None:
     """A topic with records, and the failing log in the place of the offsets partitions; the broker is stopped."""
     broker.start()
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    admin.create_topics({"t": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+    create_topics(admin, {"t": 1})
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for number in range(RECORDS):
         producer.send("t", b"%d" % number, partition=0)
