@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from coordinator_core.groups.hashing import partition_for
-from tests.live.broker import now_ms
+from tests.live.broker import START_SECONDS, now_ms
 from tests.live.group_protocol import Json
 from tests.recording.brokers import OFFSETS_PARTITIONS
 from tests.recording.script import TOPICS
@@ -45,7 +45,7 @@ def answers(session: Session) -> Json:
 
 
 def _until_loaded(session: Session, group: str) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + START_SECONDS
     while True:
         try:
             code = _describe_classic(session, group)["errorCode"]

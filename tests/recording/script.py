@@ -6,6 +6,7 @@ import base64
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from coordinator_core.records.blobs import (
@@ -13,6 +14,7 @@ from coordinator_core.records.blobs import (
     encode_consumer_assignment,
 )
 from tests.blobs import encode_consumer_subscription
+from tests.live.broker import START_SECONDS, wait_for
 from tests.live.group_protocol import Json
 from tests.recording.session import RefusedError, Session
 
@@ -20,7 +22,7 @@ TOPICS = {"orders": 4, "payments": 2, "gone": 2, "clicks": 2}
 MEMBER_TOPICS = {"orders": 4, "payments": 2}
 """What members of classic groups subscribe to, and how many partitions those have."""
 LONG_MS = 1_800_000
-MEMBER_ID_REQUIRED = 79
+GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED = 69, 79
 NO_RETENTION = -1
 Commit = tuple[str, int, int, str]
 """Topic, partition, offset, metadata."""
@@ -84,7 +86,7 @@ class Script:
 
     def _wait_for_topics(self) -> None:
         names = [{"name": name, "topicId": "A" * 22} for name in TOPICS]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_SECONDS
         while True:
             found = self.session.connection.ask(
                 "Metadata",
@@ -188,9 +190,10 @@ class Script:
         silent.join()
         silent.leave()
         self._step("g-left-silent: a member that never commits")
-        dead = self._member("g-dead", "dead-1", session_ms=1000)
+        dead = self._member("g-dead", "dead-1", session_ms=5000)
         dead.join()
         dead.commit(("payments", 0, 4, "before its session ended"))
+        wait_for("the end of its session", lambda: self.state_of("g-dead") in ("Empty", "Dead"))
         self._step("g-dead: the session of its member ends")
         if self.session.has("JoinGroup", 5):
             static, other = (self._member("g-static", f"static-{n}", instance_id=f"instance-{n}") for n in (1, 2))
@@ -207,6 +210,11 @@ class Script:
         second.send_join()
         time.sleep(0.5)
         self._step("g-rebalancing: a second member waits, the first does not come")
+
+    def state_of(self, group: str) -> str:
+        """State of a classic group."""
+        found = self.session.ask("DescribeGroups", {"groups": [group]}, expect=(0, GROUP_ID_NOT_FOUND))
+        return str(found["groups"][0]["groupState"])
 
     def _member(self, group: str, client_id: str, **options: Any) -> ClassicMember:
         return ClassicMember(self, self._client(client_id), group, **options)
@@ -470,7 +478,8 @@ class ClassicMember:
             # The newcomers first: a leader that joins again would begin a generation of its own.
             for member in reversed(members):
                 member.send_join()
-                time.sleep(0.3)
+                if member is not self:
+                    self._until_rebalance()
             answers = [member.session.answer() for member in members]
             if not {answer["errorCode"] for answer in answers} & {14, 15, 16}:
                 break
@@ -481,6 +490,11 @@ class ClassicMember:
         for member in (leader, *(one for one in members if one is not leader)):
             member.sync()
 
+    def _until_rebalance(self) -> None:
+        """Wait until the coordinator has taken the join of a newcomer to a Stable group; of others, for a while."""
+        with suppress(TimeoutError):
+            wait_for("a rebalance", lambda: self.script.state_of(self.group) == "PreparingRebalance", 5)
+
     def join_alone(self) -> None:
         """A static member that takes its place again; the coordinator answers its old assignment."""
         self.send_join()
@@ -489,7 +503,7 @@ class ClassicMember:
 
     def rejoin(self, *others: HeartbeatingMember) -> None:
         """Joins until the coordinator has nothing more to ask of it, while the others heartbeat."""
-        for _ in range(20):
+        for _ in range(100):
             for other in others:
                 other.heartbeat()
             self.send_join()
@@ -595,7 +609,7 @@ class HeartbeatingMember(ABC):
 def settle(*members: HeartbeatingMember) -> None:
     """Heartbeats until three rounds, a while apart, change nothing."""
     quiet = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START_SECONDS
     while quiet < 3:
         assert time.monotonic() < deadline, "the group does not settle"
         unchanged = [member.heartbeat() for member in members]
@@ -630,11 +644,12 @@ class ConsumerMember(HeartbeatingMember):
 def downgrade(old: ClassicMember, only: ConsumerMember) -> None:
     """A classic member joins the only KIP-848 member of a group, which leaves once the other one is answered."""
     old.send_join()
-    for _ in range(20):
+
+    def answered() -> bool:
         only.heartbeat()
-        if old.answered():
-            break
-        time.sleep(0.2)
+        return old.answered()
+
+    wait_for("its join", answered)
     old.sync()
     only.leave()
     old.rejoin()

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.releases import Release
-from tests.live.broker import CACHE
+from tests.live.broker import CACHE, START_SECONDS
 from tests.live.group_protocol import Codec, Connection, Json, has_version, json_name
 
 RETRIABLE = {5, 14, 15, 16, 51}
 """Not yet: no leader, coordinator loading, absent or moved, transaction still ending."""
 
-RETRY_SECONDS = 60.0
+RETRY_SECONDS = START_SECONDS
 ANSWER_SECONDS = 60.0
 
 # What brokers before ApiVersions (0.10) have.
