@@ -28,6 +28,8 @@ from tests.rules.logs import Log
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 300_000
+"""Ten times that of Playwright, for a loaded machine."""
 
 BOTH = DESKTOP, PHONE = ("desktop", "light"), ("phone", "dark")
 WITH_VERDICT = ("critical", "clean", "drill", "group", "cluster", "plan")
@@ -118,7 +120,7 @@ def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
     assert found, f"none of {', '.join(CHROMIUM)} is installed; .ci/setup.sh browser does it"
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found)
+        started = playwright.chromium.launch(executable_path=found, timeout=PATIENCE_MS)
         yield started
         started.close()
 
@@ -130,6 +132,7 @@ class Opened:
         width, height = SIZES[size]
         self.size = {"width": width, "height": height}
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.context.set_default_timeout(PATIENCE_MS)
         self.page: Page = self.context.new_page()
         self.requests: list[str] = []
         self.errors: list[str] = []
