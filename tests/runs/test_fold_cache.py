@@ -268,9 +268,9 @@ def test_small_segments_are_not_kept(tmp_path: Path, log: Snapshot) -> None:
 
 def test_the_oldest_use_goes_first(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
     replay(log, tmp_path / "out", cache)
-    kept = entries(cache)
+    kept, now = entries(cache), time.time()
     for age, path in enumerate(kept):
-        os.utime(path, (time.time() - age, time.time() - age))
+        os.utime(path, (now - age, now - age))
     size = sum(path.stat().st_size for path in kept[:3])
     bounded = FoldCache(cache.directory, max_bytes=size, min_segment_bytes=0)
     bounded.trim()
