@@ -159,9 +159,17 @@ def test_an_interrupted_command_lets_its_app_take_away_what_it_has_written(
     monkeypatch.chdir(tmp_path)
     if not is_gone:
         monkeypatch.setattr(spark_app, "_GRACE_SECONDS", 0.1)
+    waits, communicate = threading.Event(), subprocess.Popen.communicate
+
+    def waiting(process: subprocess.Popen[str]) -> tuple[str, str]:
+        waits.set()
+        return communicate(process)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", waiting)
 
     def interrupt() -> None:
-        wait_for("the app to begin", began.exists)
+        # The app may be faster than the command that has begun it.
+        wait_for("the command to wait for its app", lambda: waits.is_set() and began.exists())
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
