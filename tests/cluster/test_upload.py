@@ -27,7 +27,7 @@ import itertools, os, signal, sys
 from pathlib import Path
 from coordinator_core import claims, storage
 from tests.cluster.test_upload import bring_up
-claims.QUIET_SECONDS = 0.2
+claims.RENEW_SECONDS, claims.QUIET_SECONDS = 3600.0, 0.2
 wanted, counted = int(sys.argv[3]), itertools.count(1)
 def counting(do):
     def counted_do(*arguments):
@@ -153,6 +153,7 @@ def test_one_writes_at_a_time(
     place = bucket.uri(f"{tmp_path.name}/capture")
     monkeypatch.setattr(claims, "RENEW_SECONDS", 0.05)
     # However late a renewal comes.
+    # The other one waits for a renewal, however long that takes.
     monkeypatch.setattr(claims, "QUIET_SECONDS", 3600)
     with CaptureDirectory.opened(place) as directory:
         with pytest.raises(CaptureBusyError, match=r"another capture is writing to it: process \d+ on"):

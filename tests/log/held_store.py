@@ -38,14 +38,14 @@ class Held:
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{environ['QUERY_STRING']}"
         for hold in self._directory.glob("*.hold"):
-            if re.search(hold.read_text(), request):
+            if re.search(_told(hold), request):
                 hold.with_suffix(".held").write_text(request)
                 while hold.exists():
                     time.sleep(0.02)
                 start_response("503 Service Unavailable", [])
                 return []
         for refusal in self._directory.glob("*.refuse"):
-            pattern, status, code = refusal.read_text().split("\n")
+            pattern, status, code = _told(refusal).split("\n")
             if re.search(pattern, request):
                 if not code:
                     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -56,6 +56,14 @@ class Held:
         with self._one_step if is_conditional else nullcontext():
             answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
+
+
+def _told(file: Path) -> str:
+    """What a file says; where it is gone meanwhile, a pattern that no request matches."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return "(?!)\n\n"
 
 
 def main() -> None:
