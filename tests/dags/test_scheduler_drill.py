@@ -59,20 +59,26 @@ def states(api: AirflowApi, run_id: str) -> dict[str, str]:
     return {name: task["state"] for name, task in api.tasks(DAG, run_id).items()}
 
 
-def approved(api: AirflowApi) -> tuple[str, Path]:
-    """Id and directory of a drill that is under way."""
+def asked(api: AirflowApi) -> tuple[str, Path]:
+    """Id and directory of a drill that waits for a person."""
     run_id = api.trigger(DAG, {**FORM, "execute": True})
-    asked = api.asked(DAG, run_id, "approve")
-    assert asked["subject"] == "Do rolling-restart to drilled?"
-    assert "fault.sh" in asked["body"]
+    question = api.asked(DAG, run_id, "approve")
+    assert question["subject"] == "Do rolling-restart to drilled?"
+    assert "fault.sh" in question["body"]
     # An hour for the approval, then the objective of the cluster file.
     [deadline] = api.call("GET", f"/ui/dags/{DAG}/dagRuns/{run_id}/deadlines")["deadlines"]
     queued = api.get(f"/dags/{DAG}/dagRuns/{run_id}")["queued_at"]
     allowed = datetime.fromisoformat(deadline["deadline_time"]) - datetime.fromisoformat(queued)
     assert (deadline["alert_name"], deadline["missed"]) == ("RTO", False)
     assert allowed == timedelta(hours=1, seconds=60)
-    api.answer(DAG, run_id, "approve", "Approve")
     return run_id, Path(api.xcom(DAG, run_id, "predict")["directory"])
+
+
+def approved(api: AirflowApi) -> tuple[str, Path]:
+    """Those of one that is under way."""
+    run_id, directory = asked(api)
+    api.answer(DAG, run_id, "approve", "Approve")
+    return run_id, directory
 
 
 def test_only_a_prediction(api: AirflowApi, drills: Path) -> None:
@@ -88,9 +94,10 @@ def test_only_a_prediction(api: AirflowApi, drills: Path) -> None:
 
 
 def test_a_drill_that_was_approved_and_not_begun_is_a_failed_run(api: AirflowApi, drills: Path) -> None:
-    run_id, directory = approved(api)
+    run_id, directory = asked(api)
     # Another prediction than the approved one: nothing is done.
     (directory / "prediction.json").unlink()
+    api.answer(DAG, run_id, "approve", "Approve")
     assert api.finished(DAG, run_id) == "failed"
     assert states(api, run_id) == {
         **dict.fromkeys(("predict", "approve"), "success"),
