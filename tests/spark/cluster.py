@@ -55,7 +55,9 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
-            # No task begins before both executors are there: else one may do all of them.
+            # No task begins before both executors are there: else one may do all of them. The ratio is that of this
+            # number of cores, without which a standalone cluster waits for none.
+            "spark.cores.max": str(WORKERS),
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
             "spark.executor.memory": WORKER_MEMORY,
@@ -94,7 +96,7 @@ def cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[Cluster
     with ExitStack() as stack:
         master_log = directory / "master.log"
         stack.enter_context(_daemon("master.Master", LOOPBACK, master_log, directory, {}))
-        url = _wait_for(r"Starting Spark master at (spark://\S+)", master_log)
+        url = _wait_for(r"Starting Spark master at (spark://\S+)\s", master_log)
         logs = [directory / f"worker-{number}.log" for number in range(WORKERS)]
         for number, log in enumerate(logs):
             options = ["--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(work), url]
