@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -23,6 +24,21 @@ ROOT = Path(__file__).resolve().parents[2]
 _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 PATIENCE_SECONDS = 600
 """Time to wait for Airflow to come to a state, on a machine that does other things at the same time."""
+
+_PATIENT = (
+    # A file that takes longer to parse, or whose DAGs were not stored once, makes its DAGs stale until it is parsed
+    # again. Nothing starts them then, no asset either.
+    "CORE__DAGBAG_IMPORT_TIMEOUT",
+    "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT",
+    "DAG_PROCESSOR__STALE_DAG_THRESHOLD",
+    # A task says it to the API server once more, which may do both: its assets have two events.
+    "WORKERS__EXECUTION_API_TIMEOUT",
+    # A scheduler that was silent for longer takes itself for dead, and starts its own tasks again.
+    "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD",
+    # A task is sent to Celery once more: the second one fails, and the first one with it.
+    "CELERY__OPERATION_TIMEOUT",
+)
+"""Times after which Airflow gives something up that is still under way on a slow machine: some are a few seconds."""
 
 
 class AirflowHome:
@@ -52,17 +68,17 @@ class AirflowHome:
             "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "API__BASE_URL": f"http://127.0.0.1:{self.port}/",
             "API__SECRET_KEY": secrets.token_hex(16),
-            # A file that takes longer to parse makes its DAGs stale until it is parsed again.
-            "CORE__DAGBAG_IMPORT_TIMEOUT": str(PATIENCE_SECONDS),
-            "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(PATIENCE_SECONDS),
+            "API__EXPOSE_STACKTRACE": "True",
             # Signs the tokens with which tasks speak to the API server: all components need the same one.
             "API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(
                 [{"name": name, "classpath": local, "kwargs": {"path": str(path)}} for name, path in places.items()]
             ),
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{directory}/airflow.db",
+            # A writer waits for another one. After the 5 s of Python's SQLite a component ends, a task fails.
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{directory}/airflow.db?timeout={PATIENCE_SECONDS}",
             "LOGGING__COLORED_CONSOLE_LOG": "False",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
+            **dict.fromkeys(_PATIENT, str(PATIENCE_SECONDS)),
             **more,
         }
         self.environment = {
@@ -175,7 +191,23 @@ class AirflowApi:
         self._token = self.wait_for("the API server", token)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One request; the JSON of the answer. Raises ``HTTPError`` with the answer in its message."""
+        """One request; the JSON of the answer. Raises ``HTTPError`` with the answer in its message.
+
+        Sent again while Airflow answers that its SQLite is locked: nothing was done then. Some of its transactions
+        cannot wait for another writer, since they have read before they write.
+        """
+
+        def answer() -> list[Any]:
+            try:
+                return [self._ask(method, path, body)]
+            except urllib.error.HTTPError as error:
+                if "database is locked" not in error.msg.lower():
+                    raise
+                return []
+
+        return self.wait_for(f"an answer to {method} {path}", answer)[0]
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._home.port}{path}",
             method=method,
@@ -186,7 +218,7 @@ class AirflowApi:
             request.add_header("Authorization", f"Bearer {self._token}")
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with direct.open(request, timeout=60) as answer:
+            with direct.open(request, timeout=PATIENCE_SECONDS) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             error.msg = f"{error.msg}: {error.read().decode(errors='replace')}"
@@ -197,16 +229,16 @@ class AirflowApi:
         return self.call("GET", f"/api/v2{path}")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """One request, sent again while Airflow answers 503 (its SQLite was locked) or 404 (the DAG is stale).
+        """One request, sent again while Airflow answers 404: nothing was done then.
 
-        Nothing was done then. A DAG is stale while the last try to parse its file failed.
+        A DAG is stale while the last try to parse its file failed.
         """
 
         def answer() -> list[Any]:
             try:
                 return [self.call("POST", f"/api/v2{path}", body)]
             except urllib.error.HTTPError as error:
-                if error.code not in (404, 503):
+                if error.code != 404:
                     raise
                 return []
 
@@ -259,13 +291,11 @@ class AirflowApi:
         Answered before the scheduler has noticed that the asking process ended, as no person does, the task
         is queued again too early, and fails.
         """
-        noticed = f"state success for task instance TaskInstanceKey(dag_id='{dag_id}', task_id='{task_id}', "
-        noticed += f"run_id='{run_id}'"
 
         def waits() -> bool:
-            state = self.tasks(dag_id, run_id)[task_id]["state"]
-            assert state not in ("failed", "skipped", "upstream_failed"), self.logs()
-            return state == "awaiting_input" and noticed in self._home.log_of("scheduler").read_text()
+            task = self.tasks(dag_id, run_id)[task_id]
+            assert task["state"] not in ("failed", "skipped", "upstream_failed"), self.logs()
+            return task["state"] == "awaiting_input" and self._has_ended(dag_id, run_id, task_id, task["try_number"])
 
         self.wait_for(f"{task_id} of {dag_id} to ask", waits)
         found: dict[str, Any] = self.get(_hitl(dag_id, run_id, task_id))
@@ -286,13 +316,26 @@ class AirflowApi:
         return self.get(f"{path}?deserialize=true&map_index={map_index}")["value"]
 
     def links(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Any:
-        """Addresses behind a task's buttons, by name."""
+        """Addresses behind a task's buttons, by name, once they are there: a task that has succeeded says them then."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links?map_index={map_index}"
-        return self.get(path)["extra_links"]
+
+        def said() -> Any:
+            found = self.get(path)["extra_links"]
+            return found if all(found.values()) else None
+
+        return self.wait_for(f"links of {task_id} of {dag_id}", said)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        """What an attempt has logged, once its process has ended: its last lines may come after its state."""
+        self.wait_for(f"the end of {task_id} of {dag_id}", lambda: self._has_ended(dag_id, run_id, task_id, try_number))
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
         return json.dumps(self.get(f"{path}?full_content=true")["content"])
+
+    def _has_ended(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> bool:
+        """Whether the scheduler has noticed that the process of an attempt ended, which is later than its state."""
+        key = f"dag_id='{dag_id}', task_id='{task_id}', run_id='{run_id}', try_number={try_number}, "
+        noticed = rf"state (success|failed) for task instance TaskInstanceKey\({re.escape(key)}"
+        return re.search(noticed, self._home.log_of("scheduler").read_text(errors="replace")) is not None
 
     def logs(self) -> str:
         """The end of every component's log, and of every task's."""

@@ -108,7 +108,6 @@ def cluster_file(place: Path) -> Path:
                 "fault_command": f"sh {place}/drill/fault.sh {{brokers}}",
                 "recover_command": f"sh {place}/drill/recover.sh",
                 "observe_seconds": 5,
-                "limit_seconds": 120,
                 "approval_hours": 1,
             },
         },

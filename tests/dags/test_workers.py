@@ -65,7 +65,6 @@ def farm(bucket: ObjectStore, place: Path) -> Iterator[AirflowHome]:
                 "fault_command": f"sh {place}/fault.sh",
                 "recover_command": f"sh {place}/recover.sh",
                 "observe_seconds": 1,
-                "limit_seconds": 120,
                 "approval_hours": 1,
             },
         },
@@ -81,12 +80,13 @@ def farm(bucket: ObjectStore, place: Path) -> Iterator[AirflowHome]:
             CORE__PARALLELISM="8",
             DATABASE__SQL_ALCHEMY_CONN=f"postgresql+psycopg2://{database}",
             CELERY__RESULT_BACKEND=f"db+postgresql://{database}",
-            # On a machine that does other things, too, an answer takes as long as it takes,
-            WORKERS__EXECUTION_API_TIMEOUT="60",
-            # but a task whose worker is gone is found within seconds.
+            # A task whose worker is gone is found within seconds,
             WORKERS__MIN_HEARTBEAT_INTERVAL="2",
             SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="30",
             SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL="2",
+            # and one that it had taken, and not begun, within minutes.
+            SCHEDULER__TASK_QUEUED_TIMEOUT="240",
+            SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL="5",
         )
 
 
