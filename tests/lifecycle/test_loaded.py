@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from coordinator_core.groups.model import PartitionState
+from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.lifecycle.loaded import Loaded, changed_offset_keys
+from coordinator_core.lifecycle.loaded import loaded as loaded_of
+from coordinator_core.releases import profile_for_release
+from coordinator_core.runs.local import merged_partitions
+from tests.lifecycle.test_loads import snapshot_of
+from tests.replay.histories import History
 
 SCHEMA = Loaded(PartitionState(0)).offsets.schema
 KEY = ("group_id", "topic", "partition")
@@ -61,3 +67,15 @@ def test_the_keys_are_those_that_a_comparison_of_each_finds(seed: int, repeats: 
     assert changed_offset_keys(loaded(before), loaded(after)) == expected
     assert changed_offset_keys(loaded(after), loaded(before)) == expected
     assert changed_offset_keys(loaded(after), loaded(after)) == Counter()
+
+
+def test_a_long_name_is_not_in_memory_for_each_of_its_offsets(tmp_path: Path) -> None:
+    """Small logs unpack to as many: names compress well."""
+    history = History()
+    for partition in range(300):
+        history.commit(5, OffsetKey("g" * 30_000, "t", partition))
+    snapshot = snapshot_of(tmp_path, history.batches)
+    ((merged, _),) = merged_partitions(snapshot, profile_for_release("4.3.1"))
+    found, metadata_bytes = loaded_of(merged)
+    assert (found.offsets.num_rows, metadata_bytes) == (300, 0)
+    assert found.offsets.get_total_buffer_size() < 1 << 20
