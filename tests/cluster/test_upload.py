@@ -152,7 +152,6 @@ def test_one_writes_at_a_time(
 ) -> None:
     place = bucket.uri(f"{tmp_path.name}/capture")
     monkeypatch.setattr(claims, "RENEW_SECONDS", 0.05)
-    # However late a renewal comes.
     # The other one waits for a renewal, however long that takes.
     monkeypatch.setattr(claims, "QUIET_SECONDS", 3600)
     with CaptureDirectory.opened(place) as directory:
